@@ -1,0 +1,1 @@
+"""Surrogates S_θ : a ↦ u and their tangents. Nothing here knows a PDE."""

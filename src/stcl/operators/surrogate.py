@@ -1,0 +1,86 @@
+"""A surrogate S_θ: a network between a problem's arrays, with value and q tangents in one call."""
+
+import torch
+from torch import Tensor, nn
+
+from stcl.layout import Layout
+from stcl.operators.tangents import value_and_tangents
+
+
+class Surrogate(nn.Module):
+    """S_θ(a) for a problem's layout around any network [B, *grid, channels] → [B, *grid, responses].
+
+    The network sees, per node, the channels named by the layout: coordinates divided by the domain's lengths, and
+    the input fields, standardised by (a − mean)/std if `standardise` was called. Where the layout names an initial
+    axis, the initial condition is exact: u = a + (t/T) net.
+    """
+
+    def __init__(self, network: nn.Module, layout: Layout) -> None:
+        super().__init__()
+        self.network = network
+        self.layout = layout
+        mesh = torch.meshgrid(
+            *[torch.as_tensor(c / s) for c, s in zip(layout.coordinates, layout.lengths, strict=True)],
+            indexing="ij",
+        )
+        dtype = torch.get_default_dtype()
+        self.register_buffer("mesh", torch.stack(mesh, -1).to(dtype), persistent=False)
+        self.register_buffer("input_mean", torch.zeros(len(layout.inputs), dtype=dtype))
+        self.register_buffer("input_std", torch.ones(len(layout.inputs), dtype=dtype))
+
+    def standardise(self, inputs: Tensor) -> None:
+        """Take mean and unbiased standard deviation of each input field from training inputs [N, *input_shape]."""
+        fields = inputs.reshape(len(inputs), len(self.layout.inputs), -1).transpose(0, 1).flatten(1)
+        self.input_mean.copy_(fields.mean(1))
+        self.input_std.copy_(fields.std(1).clamp_min(1e-8))
+
+    def forward(self, a: Tensor) -> Tensor:
+        """u [B, *response_shape] for a [B, *input_shape]."""
+        return self._response(self.network(self._channels(a)), a)
+
+    def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """u = S_θ(a) [B, *response_shape] and w = DS_θ(a)[v] [B, q, *response_shape].
+
+        Directions v are [q, *input_shape], shared by the batch, or [B, q, *input_shape].
+        """
+        y, dy = value_and_tangents(self.network, self._channels(a), self._channel_tangents(v))
+        return self._response(y, a), self._response_tangents(dy, v)
+
+    def _fields(self, a: Tensor) -> Tensor:
+        """[..., *input_shape] → [..., *grid, inputs], constant along the axes the input does not have."""
+        layout = self.layout
+        lead = a.shape[: a.ndim - len(layout.input_shape)]
+        nodes = [n if axis in layout.input_axes else 1 for n, axis in zip(layout.grid, layout.axes, strict=True)]
+        return a.reshape(*lead, len(layout.inputs), *nodes).movedim(len(lead), -1).expand(*lead, *layout.grid, -1)
+
+    def _channels(self, a: Tensor) -> Tensor:
+        fields = (self._fields(a) - self.input_mean) / self.input_std
+        mesh = self.mesh.expand(*fields.shape[:-1], -1)
+        return self._ordered(mesh, fields)
+
+    def _channel_tangents(self, v: Tensor) -> Tensor:
+        fields = self._fields(v) / self.input_std
+        return self._ordered(fields.new_zeros(*fields.shape[:-1], len(self.layout.axes)), fields)
+
+    def _ordered(self, mesh: Tensor, fields: Tensor) -> Tensor:
+        layout = self.layout
+        columns = dict(zip(layout.axes + layout.inputs, (*mesh.unbind(-1), *fields.unbind(-1)), strict=True))
+        return torch.stack([columns[name] for name in layout.channels], -1)
+
+    def _response(self, y: Tensor, a: Tensor) -> Tensor:
+        layout = self.layout
+        if layout.initial_axis is not None:
+            ramp = self.mesh[..., layout.axes.index(layout.initial_axis), None]
+            y = self._fields(a) + ramp * y
+        return self._native(y)
+
+    def _response_tangents(self, dy: Tensor, v: Tensor) -> Tensor:
+        layout = self.layout
+        if layout.initial_axis is not None:
+            ramp = self.mesh[..., layout.axes.index(layout.initial_axis), None]
+            dy = self._fields(v) + ramp * dy
+        return self._native(dy)
+
+    def _native(self, y: Tensor) -> Tensor:
+        """[..., *grid, responses] → [..., *response_shape]."""
+        return y.movedim(-1, -1 - len(self.layout.grid)) if len(self.layout.responses) > 1 else y.squeeze(-1)

@@ -1,0 +1,40 @@
+"""The PDE benchmarks, one file each. `load("diffusion", n=33)` builds one by name.
+
+Modules are imported by name when asked for, so that a new file in this folder is a new problem, and so that the
+code of one problem is not part of the provenance of another.
+"""
+
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+from stcl.problems.base import Problem
+
+_NOT_PROBLEMS = {"__init__", "base"}
+
+
+def names() -> list[str]:
+    """Every problem that can be loaded. Files starting with an underscore are shared helpers."""
+    files = (p.stem for p in Path(__file__).parent.glob("*.py"))
+    return sorted(name for name in files if name not in _NOT_PROBLEMS and not name.startswith("_"))
+
+
+def load(name: str, **options: Any) -> Problem:
+    """The problem `name` with the given constants, e.g. load("diffusion", n=33).
+
+    The file `problems/<name>.py` must define a class of the same name in CamelCase.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in names():
+        raise ValueError(f"unknown problem {name!r}; known problems: {', '.join(names())}")
+    module = importlib.import_module(f"stcl.problems.{name}")
+    class_name = "".join(word.capitalize() for word in name.split("_"))
+    problem_class = getattr(module, class_name, None)
+    if problem_class is None:
+        raise ValueError(f"problems/{name}.py must define a class {class_name}")
+    known = [f.name for f in dataclasses.fields(problem_class) if f.init]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ValueError(f"{name} has no option {', '.join(unknown)}; its options are: {', '.join(known)}")
+    return problem_class(**options)
