@@ -29,7 +29,9 @@ class SpectralConv(nn.Module):
 class FNO(nn.Module):
     """Lift, blocks of GELU(spectral + pointwise), pointwise head: [B, nx, ny, c_in] → [B, nx, ny, c_out]."""
 
-    def __init__(self, c_in: int, c_out: int, width: int = 32, modes: int = 8, layers: int = 4, head: int = 128) -> None:
+    def __init__(
+        self, c_in: int, c_out: int, width: int = 32, modes: int = 8, layers: int = 4, head: int = 128
+    ) -> None:
         super().__init__()
         self.lift = nn.Linear(c_in, width)
         self.spectral = nn.ModuleList()

@@ -97,10 +97,22 @@ def check_fields(what: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
         raise ValueError(f"expected {what} of shape (samples, {', '.join(map(str, shape))}), got {array.shape}")
     if not np.isfinite(array).all():
         bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-        raise ValueError(f"{what} {bad[:5].tolist()} have non-finite values; check the prior or the store they came from")
+        raise ValueError(
+            f"{what} {bad[:5].tolist()} have non-finite values; check the prior or the store they came from"
+        )
 
 
 def unit_norm(fields, axes: int):
     """Divide each field by its Euclidean norm over its last `axes` axes, numpy or torch."""
     square = (fields * fields).reshape(*fields.shape[: fields.ndim - axes], -1).sum(-1)
     return fields / (square**0.5).reshape(*square.shape, *([1] * axes))
+
+
+def like(x, table: np.ndarray):
+    """A constant table next to x: itself for numpy, on x's device (and in its dtype, if floating) for torch."""
+    if isinstance(x, np.ndarray):
+        return table
+    import torch
+
+    tensor = torch.from_numpy(table).to(x.device)
+    return tensor.to(x.dtype) if tensor.is_floating_point() else tensor

@@ -1,0 +1,200 @@
+"""Nonlinear diffusion-reaction, the stiff positive-definite benchmark."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stcl.layout import Layout
+from stcl.problems._block_tridiagonal import BlockTridiagonal
+from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
+
+INPUT_SEED = {"train": 0, "val": 50_000, "test": 100_000}
+DIRECTION_SEED = {"train": 777_777, "val": 1_049_999, "test": 1_099_999, "sketch": 2026}
+
+NEWTON_TOLERANCE = 1e-10  # of the residual, relative to the source
+NEWTON_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Diffusion(Problem):
+    """−∇·(eᵃ ∇u) + u³ = f  on (0,1)²,  u = 0 on the boundary.
+
+    input     a   log-diffusivity at the n×n nodes, Gaussian with covariance (10/3 I − Δ/30)⁻²
+    response  u   at the n×n nodes
+    tangent   w   −∇·(eᵃ ∇w) + 3u² w = ∇·(eᵃ v ∇u),  w = 0 on the boundary
+
+    Discretised in expanded form, −eᵃ (Δₕu + ∇ₕa·∇ₕu), with centred differences at the interior nodes. That matrix is
+    not symmetric (about 1 %), though its symmetric part is positive definite and the continuous operator is both.
+    """
+
+    n: int = 65  # nodes per side, boundary included
+    modes: int = 40  # cosines per axis from which the prior's are taken
+    kept_modes: int = 800  # the largest-variance pairs among them
+
+    tangent_class = "spd"
+
+    def __post_init__(self) -> None:
+        if self.n < 4:
+            raise ValueError(f"diffusion needs n >= 4 nodes per side, got {self.n}")
+        if not 1 <= self.kept_modes <= self.modes**2:
+            raise ValueError(f"kept_modes must be in 1..{self.modes**2}, got {self.kept_modes}")
+
+    @property
+    def h(self) -> float:
+        return 1.0 / (self.n - 1)
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        return np.linspace(0.0, 1.0, self.n)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(
+            axes=("x1", "x2"),
+            coordinates=(self.nodes, self.nodes),
+            lengths=(1.0, 1.0),
+            inputs=("a",),
+            responses=("u",),
+            channels=("x1", "x2", "a"),
+            input_axes=("x1", "x2"),
+            scored=("u",),
+        )
+
+    @cached_property
+    def source(self) -> np.ndarray:
+        """f at the interior nodes: four bumps of height 10 and width 0.1."""
+        bump = sum(np.exp(-((self.nodes[1:-1] - c) ** 2) / (2 * 0.1**2)) for c in (0.25, 0.75))
+        return 10.0 * np.outer(bump, bump)
+
+    # -- prior ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which normal each cosine pair (k, l) takes, its standard deviation (0 if not kept), and the cosines.
+
+        Pairs are ordered by variance, ties by (k, l): the published order breaks ties arbitrarily, and the 800th
+        pair is inside one.
+        """
+        k = np.arange(self.modes)
+        deviation = 1.0 / (10 / 3 + np.pi**2 * (k[:, None] ** 2 + k**2) / 30)
+        order = np.argsort(-deviation.ravel(), kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        kept = (rank < self.kept_modes).reshape(deviation.shape)
+        slot = np.where(kept, rank.reshape(deviation.shape), 0)
+        scale = np.where(k == 0, 1.0, np.sqrt(2.0))
+        cosines = scale[:, None] * np.cos(np.pi * np.outer(k, self.nodes))
+        return slot, np.where(kept, deviation, 0.0), cosines
+
+    def _fields(self, noise):
+        slot, deviation, cosines = (like(noise, table) for table in self._prior)
+        return cosines.T @ (noise[..., slot] * deviation) @ cosines
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return (self.kept_modes,)
+
+    def inputs(self, count: int, split: Split) -> np.ndarray:
+        rng = np.random.default_rng(INPUT_SEED[split])
+        return self._fields(rng.standard_normal((count, self.kept_modes)))
+
+    def direction(self, noise):
+        return unit_norm(self._fields(noise), axes=2)
+
+    def directions(self, count: int, stream: Stream) -> np.ndarray:
+        rng = np.random.default_rng(DIRECTION_SEED[stream])
+        return self.direction(rng.standard_normal((count, self.kept_modes)))
+
+    # -- reference solver -------------------------------------------------------------------------------------
+
+    def solve(self, a: np.ndarray) -> np.ndarray:
+        """Newton from the solution of the linear problem; all samples advance together."""
+        check_fields("log-diffusivities a", a, (self.n, self.n))
+        sources = np.repeat(self.source[None, :, :, None], len(a), axis=0)
+        u = self._solve_linearised(a, np.zeros_like(a), sources)[:, 0]
+        scale = np.linalg.norm(self.source)
+        active = np.arange(len(a))
+        for _ in range(NEWTON_STEPS):
+            residual = self._residual(u[active], a[active])
+            unsolved = np.linalg.norm(residual, axis=(1, 2)) >= NEWTON_TOLERANCE * scale
+            active, residual = active[unsolved], residual[unsolved]
+            if not active.size:
+                break
+            u[active] -= self._solve_linearised(a[active], u[active], residual[..., None])[:, 0]
+            self.counts["newton_steps"] += active.size
+        if active.size or not np.isfinite(u).all():
+            raise SolveError(
+                f"diffusion: Newton did not reach {NEWTON_TOLERANCE:g} in {NEWTON_STEPS} steps for samples "
+                f"{active[:5].tolist()} of this chunk; the log-diffusivity is too rough for n = {self.n}"
+            )
+        return u
+
+    def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        check_fields("log-diffusivities a", a, (self.n, self.n))
+        check_fields("responses u", u, (self.n, self.n))
+        check_fields("directions v", v, (self.n, self.n))
+        ux, uy = _centred(u, self.h)
+        flux = _inner(np.exp(a))
+        factors = (flux * self._flux_divergence(u, a), flux * ux, flux * uy)
+        fields = [np.ascontiguousarray(np.moveaxis(f, 0, -1)) for f in (_inner(v), *_centred(v, self.h))]
+        w = np.empty((len(a), len(v), self.n, self.n))
+        for i in range(len(a)):  # one sample at a time keeps its right-hand sides in the cache
+            rhs = sum(factor[i, :, :, None] * field for factor, field in zip(factors, fields, strict=True))
+            w[i] = self._solve_linearised(a[i : i + 1], u[i : i + 1], rhs[None])[0]
+        return w
+
+    def _flux_divergence(self, u, a):
+        """Δₕu + ∇ₕa·∇ₕu at the interior nodes, so that ∇·(eᵃ∇u) = eᵃ times this; numpy or torch."""
+        (ax, ay), (ux, uy) = _centred(a, self.h), _centred(u, self.h)
+        return _laplacian(u, self.h) + ax * ux + ay * uy
+
+    def _residual(self, u: np.ndarray, a: np.ndarray) -> np.ndarray:
+        return _inner(u) ** 3 - _inner(np.exp(a)) * self._flux_divergence(u, a) - self.source
+
+    def _solve_linearised(self, a: np.ndarray, u: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """(A(a) + 3u²) x = rhs for rhs [samples, n-2, n-2, r]; x is [samples, r, n, n], zero on the boundary."""
+        samples, m, _, r = rhs.shape
+        (ax, ay), flux = _centred(a, self.h), _inner(np.exp(a))
+        blocks = np.zeros((samples, m, m, m))
+        row = np.arange(m)
+        blocks[:, :, row, row] = 4 * flux / self.h**2 + 3 * _inner(u) ** 2
+        blocks[:, :, row[1:], row[:-1]] = (-flux * (1 / self.h**2 - ay / (2 * self.h)))[:, :, 1:]
+        blocks[:, :, row[:-1], row[1:]] = (-flux * (1 / self.h**2 + ay / (2 * self.h)))[:, :, :-1]
+        lower = -flux * (1 / self.h**2 - ax / (2 * self.h))
+        upper = -flux * (1 / self.h**2 + ax / (2 * self.h))
+        factor = BlockTridiagonal.factorise(blocks, lower, upper)
+        self.counts["factorisations"] += samples
+        self.counts["solves"] += samples * r
+        x = np.zeros((samples, r, self.n, self.n))
+        x[:, :, 1:-1, 1:-1] = np.moveaxis(factor.solve(rhs), -1, 1)
+        return x
+
+    # -- the equation -----------------------------------------------------------------------------------------
+
+    def residual(self, u, a):
+        """u³ − eᵃ (Δₕu + ∇ₕa·∇ₕu) − f at the interior nodes, [..., n-2, n-2].
+
+        Boundary values of u do not enter: the equation holds for the field that vanishes there.
+        """
+        from torch.nn.functional import pad
+
+        u = pad(_inner(u), (1, 1, 1, 1))
+        return _inner(u) ** 3 - _inner(a.exp()) * self._flux_divergence(u, a) - like(u, self.source)
+
+
+def _inner(field):
+    return field[..., 1:-1, 1:-1]
+
+
+def _centred(field, h: float):
+    """(∂₁, ∂₂) of nodal values at the interior nodes."""
+    return (
+        (field[..., 2:, 1:-1] - field[..., :-2, 1:-1]) / (2 * h),
+        (field[..., 1:-1, 2:] - field[..., 1:-1, :-2]) / (2 * h),
+    )
+
+
+def _laplacian(field, h: float):
+    neighbours = field[..., 2:, 1:-1] + field[..., :-2, 1:-1] + field[..., 1:-1, 2:] + field[..., 1:-1, :-2]
+    return (neighbours - 4 * field[..., 1:-1, 1:-1]) / h**2
