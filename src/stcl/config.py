@@ -1,0 +1,189 @@
+"""The configuration file: its shape, its defaults, and the checks that need more than one key."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from stcl import problems
+from stcl.protocol import Fno, Network, OfflineDi, Positive, PositiveFloat, Settings, Stcl, Training
+
+LOSSES = Path(__file__).parent / "losses"
+METHODS = ("fno", "offline_di", "stcl")
+
+# Names become parts of paths, so they hold nothing that could leave the results folder.
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message lists every reason."""
+
+
+class Samples(Settings):
+    """Samples of each split. Training subsets are prefixes of the train split."""
+
+    train: Positive = Field(description="largest training set that can be cut from the store")
+    val: Positive = Field(128, description="validation samples")
+    test: Positive = Field(128, description="test samples")
+
+
+class Bank(Settings):
+    """Directions with stored reference tangents."""
+
+    train: Positive = Field(200, description="directions of the offline DI bank, shared by all samples")
+    test: Positive = Field(16, description="directions of the Jacobian error")
+
+
+Lambdas = Annotated[
+    list[PositiveFloat],
+    Field(alias="lambda", min_length=1, description="derivative-to-data ratio; several values are a validation grid"),
+]
+
+
+class TunedOfflineDi(OfflineDi):
+    lam: Lambdas
+
+
+class TunedStcl(Stcl):
+    lam: Lambdas
+
+
+class Methods(Settings):
+    """The methods to train; leave one out and its cells are not built."""
+
+    fno: Fno | None = Field(None, description="data only")
+    offline_di: TunedOfflineDi | None = Field(None, description="stored tangents")
+    stcl: TunedStcl | None = Field(None, description="sketched tangent consistency")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_keys(cls, methods: Any) -> Any:
+        """`fno:` with nothing after it means: with defaults."""
+        return {k: v if v is not None else {} for k, v in methods.items()} if isinstance(methods, dict) else methods
+
+    @field_validator("offline_di", "stcl", mode="before")
+    @classmethod
+    def _one_lambda(cls, method: Any) -> Any:
+        if isinstance(method, dict) and isinstance(method.get("lambda"), int | float):
+            method = method | {"lambda": [float(method["lambda"])]}
+        return method
+
+    def enabled(self) -> Iterator[tuple[str, Any]]:
+        for name in METHODS:
+            settings = getattr(self, name)
+            if settings is not None:
+                yield name, settings
+
+
+class ProblemSettings(Settings):
+    """One problem of the study."""
+
+    options: dict[str, Any] = Field(default_factory=dict, description="constants of the problem, e.g. its grid size n")
+    samples: Samples = Field(description="size of each split")
+    train_sizes: list[Positive] = Field(description="training sizes N", min_length=1)
+    bank: Bank = Field(default_factory=Bank, description="number of stored directions")
+    basis: Literal["prior", "white"] = Field(
+        "prior", description="training directions: the problem's own prior, or white noise of unit norm"
+    )
+    network: Network = Field(default_factory=Network, description="the surrogate")
+    training: Training = Field(default_factory=Training, description="optimisation")
+    methods: Methods = Field(description="what is trained")
+
+
+class Figures(Settings):
+    """Looks of the figures."""
+
+    dpi: Positive = Field(150, description="resolution of PNG files")
+    colormap: str = Field("viridis", description="of field plots", pattern=r"^[A-Za-z_]+$")
+
+
+class Config(Settings):
+    """A study: which problems, methods, sizes and seeds."""
+
+    preset: str = Field(description="name of the results folder", pattern=r"^[a-z][a-z0-9-]*$")
+    reduced: bool = Field(description="true unless sizes and budgets are the paper's; tables say so")
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(description="training seeds", min_length=1)
+    tune_seeds: list[Annotated[int, Field(ge=0)]] = Field(
+        default_factory=lambda: [0], description="seeds over which a λ grid is decided", min_length=1
+    )
+    problems: dict[Name, ProblemSettings] = Field(description="the problems by name", min_length=1)
+    figures: Figures = Field(default_factory=Figures, description="looks of the figures")
+
+
+def parse(config: dict[str, Any]) -> Config:
+    """The validated configuration with defaults filled in. Raises ConfigError with every finding, one a line."""
+    try:
+        parsed = Config.model_validate(_plain(config))
+    except ValidationError as error:
+        raise ConfigError(_message(_explain(e) for e in error.errors())) from None
+    findings = [f for name, settings in parsed.problems.items() for f in _check_problem(name, settings)]
+    for key in ("seeds", "tune_seeds"):
+        findings += _check_unique(key, getattr(parsed, key))
+    if findings:
+        raise ConfigError(_message(findings))
+    return parsed
+
+
+def _plain(value: Any) -> Any:
+    """Ordinary dicts and lists: the workflow manager hands over its own mapping types."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def _message(findings) -> str:
+    return "the configuration cannot be used:\n" + "\n".join(f"  - {finding}" for finding in findings)
+
+
+def _explain(error: Any) -> str:
+    path = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{path}: unknown key; config/README.md lists the known ones"
+    if error["type"] == "missing":
+        return f"{path}: this key is required"
+    return f"{path}: {error['msg']}, got {error['input']!r}"
+
+
+def _check_problem(name: str, settings: ProblemSettings) -> Iterator[str]:
+    where = f"problems.{name}"
+    try:
+        grid = problems.load(name, **settings.options).layout.grid
+    except (ValueError, TypeError) as error:
+        yield f"{where}: {error}"
+        return
+    modes = settings.network.modes
+    if 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
+        yield (
+            f"{where}.network.modes: {modes} modes need a grid of at least {2 * modes} x {2 * modes - 2} nodes, "
+            f"got {' x '.join(map(str, grid))}; use fewer modes or a finer grid"
+        )
+    largest = max(settings.train_sizes)
+    if largest > settings.samples.train:
+        yield (
+            f"{where}.train_sizes: N = {largest} is larger than the dataset, samples.train = {settings.samples.train}; "
+            f"raise samples.train or lower N"
+        )
+    yield from _check_unique(f"{where}.train_sizes", settings.train_sizes)
+    for method, chosen in settings.methods.enabled():
+        if method != "fno":
+            yield from _check_unique(f"{where}.methods.{method}.lambda", chosen.lam)
+    offline = settings.methods.offline_di
+    if offline is not None and offline.q > settings.bank.train:
+        yield (
+            f"{where}.methods.offline_di.q: {offline.q} directions per update are more than the bank's "
+            f"{settings.bank.train}; raise bank.train or lower q"
+        )
+    stcl = settings.methods.stcl
+    if stcl is not None:
+        for kind, name in (("form", stcl.form.name), ("metric", stcl.form.metric)):
+            known = sorted(p.stem for p in (LOSSES / f"{kind}s").glob("[a-z]*.py"))
+            if name not in known:
+                yield f"{where}.methods.stcl.form: no {kind} {name!r}; there are: {', '.join(known)}"
+    if not list(settings.methods.enabled()):
+        yield f"{where}.methods: name at least one of {', '.join(METHODS)}"
+
+
+def _check_unique(where: str, values: list) -> Iterator[str]:
+    if len(set(values)) < len(values):
+        yield f"{where}: the same value twice in {values}"

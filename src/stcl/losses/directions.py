@@ -1,0 +1,54 @@
+"""The q directions of an update."""
+
+import torch
+from torch import Tensor
+
+from stcl.problems.base import Problem, unit_norm
+from stcl.protocol import Sketch
+
+
+class SketchDirections:
+    """Draws directions on the network's grid from the basis: [q, ...] shared by the batch, or [B, q, ...]."""
+
+    def __init__(self, problem: Problem, basis: str, q: int, settings: Sketch, device: torch.device, seed: int) -> None:
+        self.problem, self.basis, self.q, self.settings = problem, basis, q, settings
+        self.axes = len(problem.layout.input_shape)
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.device = device
+        self.position = 0  # in the pool
+        if settings.source == "pool":
+            self.pool = self._pool()
+
+    def draw(self, batch: int) -> Tensor:
+        lead = (self.q,) if self.settings.shared else (batch, self.q)
+        if self.settings.source == "fresh":
+            return self._fresh(lead)
+        count = self.q if self.settings.shared else batch * self.q
+        rows = (torch.arange(count, device=self.device) + self.position) % len(self.pool)
+        self.position = (self.position + count) % len(self.pool)
+        return self.pool[rows].reshape(*lead, *self.pool.shape[1:])
+
+    def _pool(self) -> Tensor:
+        """The same pool for every training seed, as published."""
+        if self.basis == "white":
+            generator = torch.Generator().manual_seed(0)
+            return self._white((self.settings.pool,), generator).to(self.device)
+        drawn = self.problem.network_input(self.problem.directions(self.settings.pool, "sketch"))
+        return torch.as_tensor(drawn, dtype=torch.get_default_dtype(), device=self.device)
+
+    def _fresh(self, lead: tuple[int, ...]) -> Tensor:
+        if self.basis == "white":
+            return self._white(lead, self.generator)
+        noise = torch.randn(*lead, *self.problem.noise_shape, generator=self.generator, device=self.device)
+        return self.problem.direction(noise)
+
+    def _white(self, lead: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        shape = (*lead, *self.problem.layout.input_shape)
+        return unit_norm(torch.randn(shape, generator=generator, device=generator.device), self.axes)
+
+    def state_dict(self) -> dict:
+        return {"position": self.position, "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.position = state["position"]
+        self.generator.set_state(state["generator"])

@@ -1,0 +1,30 @@
+"""‖DS_θ(a)[v] − w‖²: matching of stored tangents."""
+
+import torch
+from torch import Tensor
+
+from stcl.operators.surrogate import Surrogate
+
+
+class StoredTangents:
+    """L = mean of (DS_θ(a)[v] − w)² over q directions of a bank, the same for the whole batch.
+
+    The bank stays in host memory: an update moves only the batch's q labels.
+    """
+
+    def __init__(self, directions: Tensor, labels: Tensor, q: int, device: torch.device) -> None:
+        """directions [r, *input_shape], labels [N, r, *tangent_shape]."""
+        self.directions, self.labels, self.q, self.device = directions.to(device), labels, q, device
+
+    def __call__(self, surrogate: Surrogate, a: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The prediction u_θ(a) for the data loss, and the derivative loss, from one pass. `rows` are on the host."""
+        chosen = torch.randperm(len(self.directions))[: self.q]
+        labels = self.labels[rows[:, None], chosen].to(self.device, non_blocking=True)
+        u, w = surrogate.value_and_tangents(a, self.directions[chosen.to(self.device)])
+        return u, (surrogate.layout.score(w) - labels).square().mean()
+
+    def state_dict(self) -> dict:
+        return {}  # draws come from the global generator, which the training loop keeps
+
+    def load_state_dict(self, state: dict) -> None:
+        pass

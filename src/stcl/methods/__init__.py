@@ -1,0 +1,22 @@
+"""The three ways to train, one file each, loaded by name: `build(setup)` gives the objective of every update."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from stcl.problems.base import Problem
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a method may use: the problem, the cell's settings, and, if the method asks for one, the train bank."""
+
+    problem: Problem
+    settings: dict  # of the method, as in the config
+    lam: float
+    basis: str
+    n_train: int
+    seed: int
+    device: torch.device
+    bank: Path | None

@@ -1,0 +1,19 @@
+"""Offline derivative-informed training: tangents solved beforehand, stored, and matched."""
+
+import torch
+
+from stcl import stores
+from stcl.losses.derivative_informed import DerivativeInformed
+from stcl.losses.stored_tangents import StoredTangents
+from stcl.losses.weighting import RatioWeight
+from stcl.methods import Setup
+from stcl.protocol import OfflineDi
+
+
+def build(setup: Setup) -> DerivativeInformed:
+    if setup.bank is None:
+        raise ValueError("method offline_di needs the train bank; pass --bank MANIFEST")
+    settings = OfflineDi.model_validate(setup.settings)
+    bank = stores.read(setup.bank, ("v", "w"), samples=setup.n_train)
+    term = StoredTangents(torch.from_numpy(bank["v"]), torch.from_numpy(bank["w"]), settings.q, setup.device)
+    return DerivativeInformed(term, RatioWeight(setup.lam, settings.weighting, setup.device))
