@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from stcl.layout import Layout
-from stcl.problems._block_tridiagonal import BlockTridiagonal
+from stcl.problems._square import centred, cosines, inner, laplacian, scalar_layout, solve_five_point, zero_boundary
 from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
 
 INPUT_SEED = {"train": 0, "val": 50_000, "test": 100_000}
@@ -50,16 +50,7 @@ class Diffusion(Problem):
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout(
-            axes=("x1", "x2"),
-            coordinates=(self.nodes, self.nodes),
-            lengths=(1.0, 1.0),
-            inputs=("a",),
-            responses=("u",),
-            channels=("x1", "x2", "a"),
-            input_axes=("x1", "x2"),
-            scored=("u",),
-        )
+        return scalar_layout(self.nodes)
 
     @cached_property
     def source(self) -> np.ndarray:
@@ -84,12 +75,11 @@ class Diffusion(Problem):
         kept = (rank < self.kept_modes).reshape(deviation.shape)
         slot = np.where(kept, rank.reshape(deviation.shape), 0)
         scale = np.where(k == 0, 1.0, np.sqrt(2.0))
-        cosines = scale[:, None] * np.cos(np.pi * np.outer(k, self.nodes))
-        return slot, np.where(kept, deviation, 0.0), cosines
+        return slot, np.where(kept, deviation, 0.0), scale[:, None] * cosines(self.modes, self.nodes)
 
     def _fields(self, noise):
-        slot, deviation, cosines = (like(noise, table) for table in self._prior)
-        return cosines.T @ (noise[..., slot] * deviation) @ cosines
+        slot, deviation, basis = (like(noise, table) for table in self._prior)
+        return basis.T @ (noise[..., slot] * deviation) @ basis
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
@@ -134,10 +124,10 @@ class Diffusion(Problem):
         check_fields("log-diffusivities a", a, (self.n, self.n))
         check_fields("responses u", u, (self.n, self.n))
         check_fields("directions v", v, (self.n, self.n))
-        ux, uy = _centred(u, self.h)
-        flux = _inner(np.exp(a))
+        ux, uy = centred(u, self.h)
+        flux = inner(np.exp(a))
         factors = (flux * self._flux_divergence(u, a), flux * ux, flux * uy)
-        fields = [np.ascontiguousarray(np.moveaxis(f, 0, -1)) for f in (_inner(v), *_centred(v, self.h))]
+        fields = [np.ascontiguousarray(np.moveaxis(f, 0, -1)) for f in (inner(v), *centred(v, self.h))]
         w = np.empty((len(a), len(v), self.n, self.n))
         for i in range(len(a)):  # one sample at a time keeps its right-hand sides in the cache
             rhs = sum(factor[i, :, :, None] * field for factor, field in zip(factors, fields, strict=True))
@@ -146,29 +136,23 @@ class Diffusion(Problem):
 
     def _flux_divergence(self, u, a):
         """Δₕu + ∇ₕa·∇ₕu at the interior nodes, so that ∇·(eᵃ∇u) = eᵃ times this; numpy or torch."""
-        (ax, ay), (ux, uy) = _centred(a, self.h), _centred(u, self.h)
-        return _laplacian(u, self.h) + ax * ux + ay * uy
+        (ax, ay), (ux, uy) = centred(a, self.h), centred(u, self.h)
+        return laplacian(u, self.h) + ax * ux + ay * uy
 
     def _residual(self, u: np.ndarray, a: np.ndarray) -> np.ndarray:
-        return _inner(u) ** 3 - _inner(np.exp(a)) * self._flux_divergence(u, a) - self.source
+        return inner(u) ** 3 - inner(np.exp(a)) * self._flux_divergence(u, a) - self.source
 
     def _solve_linearised(self, a: np.ndarray, u: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """(A(a) + 3u²) x = rhs for rhs [samples, n-2, n-2, r]; x is [samples, r, n, n], zero on the boundary."""
-        samples, m, _, r = rhs.shape
-        (ax, ay), flux = _centred(a, self.h), _inner(np.exp(a))
-        blocks = np.zeros((samples, m, m, m))
-        row = np.arange(m)
-        blocks[:, :, row, row] = 4 * flux / self.h**2 + 3 * _inner(u) ** 2
-        blocks[:, :, row[1:], row[:-1]] = (-flux * (1 / self.h**2 - ay / (2 * self.h)))[:, :, 1:]
-        blocks[:, :, row[:-1], row[1:]] = (-flux * (1 / self.h**2 + ay / (2 * self.h)))[:, :, :-1]
-        lower = -flux * (1 / self.h**2 - ax / (2 * self.h))
-        upper = -flux * (1 / self.h**2 + ax / (2 * self.h))
-        factor = BlockTridiagonal.factorise(blocks, lower, upper)
-        self.counts["factorisations"] += samples
-        self.counts["solves"] += samples * r
-        x = np.zeros((samples, r, self.n, self.n))
-        x[:, :, 1:-1, 1:-1] = np.moveaxis(factor.solve(rhs), -1, 1)
-        return x
+        (ax, ay), flux = centred(a, self.h), inner(np.exp(a))
+        self.counts["factorisations"] += len(rhs)
+        self.counts["solves"] += len(rhs) * rhs.shape[-1]
+        return solve_five_point(
+            centre=4 * flux / self.h**2 + 3 * inner(u) ** 2,
+            axis1=(-flux * (1 / self.h**2 - ax / (2 * self.h)), -flux * (1 / self.h**2 + ax / (2 * self.h))),
+            axis2=(-flux * (1 / self.h**2 - ay / (2 * self.h)), -flux * (1 / self.h**2 + ay / (2 * self.h))),
+            rhs=rhs,
+        )
 
     # -- the equation -----------------------------------------------------------------------------------------
 
@@ -177,24 +161,5 @@ class Diffusion(Problem):
 
         Boundary values of u do not enter: the equation holds for the field that vanishes there.
         """
-        from torch.nn.functional import pad
-
-        u = pad(_inner(u), (1, 1, 1, 1))
-        return _inner(u) ** 3 - _inner(a.exp()) * self._flux_divergence(u, a) - like(u, self.source)
-
-
-def _inner(field):
-    return field[..., 1:-1, 1:-1]
-
-
-def _centred(field, h: float):
-    """(∂₁, ∂₂) of nodal values at the interior nodes."""
-    return (
-        (field[..., 2:, 1:-1] - field[..., :-2, 1:-1]) / (2 * h),
-        (field[..., 1:-1, 2:] - field[..., 1:-1, :-2]) / (2 * h),
-    )
-
-
-def _laplacian(field, h: float):
-    neighbours = field[..., 2:, 1:-1] + field[..., :-2, 1:-1] + field[..., 1:-1, 2:] + field[..., 1:-1, :-2]
-    return (neighbours - 4 * field[..., 1:-1, 1:-1]) / h**2
+        u = zero_boundary(u)
+        return inner(u) ** 3 - inner(a.exp()) * self._flux_divergence(u, a) - like(u, self.source)

@@ -1,0 +1,76 @@
+"""What the problems on the unit square share: nodes, cosine fields, centred differences, the five-point solve.
+
+Arrays are [..., n, n] with the boundary nodes included; differences live at the (n-2)×(n-2) interior nodes.
+"""
+
+import numpy as np
+
+from stcl.layout import Layout
+from stcl.problems._block_tridiagonal import BlockTridiagonal
+
+
+def scalar_layout(nodes: np.ndarray) -> Layout:
+    """One input field a and one response field u at the same nodes, indexed [x1, x2]."""
+    return Layout(
+        axes=("x1", "x2"),
+        coordinates=(nodes, nodes),
+        lengths=(1.0, 1.0),
+        inputs=("a",),
+        responses=("u",),
+        channels=("x1", "x2", "a"),
+        input_axes=("x1", "x2"),
+        scored=("u",),
+    )
+
+
+def cosines(count: int, nodes: np.ndarray) -> np.ndarray:
+    """cos(kπx), k = 0 … count-1: [count, n]."""
+    return np.cos(np.pi * np.outer(np.arange(count), nodes))
+
+
+def inner(field):
+    return field[..., 1:-1, 1:-1]
+
+
+def centred(field, h: float):
+    """Derivatives of nodal values along the last two axes, in array order."""
+    return (
+        (field[..., 2:, 1:-1] - field[..., :-2, 1:-1]) / (2 * h),
+        (field[..., 1:-1, 2:] - field[..., 1:-1, :-2]) / (2 * h),
+    )
+
+
+def laplacian(field, h: float):
+    neighbours = field[..., 2:, 1:-1] + field[..., :-2, 1:-1] + field[..., 1:-1, 2:] + field[..., 1:-1, :-2]
+    return (neighbours - 4 * field[..., 1:-1, 1:-1]) / h**2
+
+
+def zero_boundary(field):
+    """The torch field with its boundary values replaced by zero."""
+    from torch.nn.functional import pad
+
+    return pad(inner(field), (1, 1, 1, 1))
+
+
+def embed(interior: np.ndarray) -> np.ndarray:
+    """[..., n-2, n-2] → [..., n, n] with zeros on the boundary."""
+    *lead, m, k = interior.shape
+    field = np.zeros((*lead, m + 2, k + 2))
+    field[..., 1:-1, 1:-1] = interior
+    return field
+
+
+def solve_five_point(centre, axis1, axis2, rhs: np.ndarray) -> np.ndarray:
+    """x [samples, r, n, n], zero on the boundary, for rhs [samples, n-2, n-2, r]. Overwrites `rhs`.
+
+    The matrix is given by its stencil at each interior node, [samples, n-2, n-2]: the coefficient of the node itself
+    and, for both axes, the pair (previous node, next node).
+    """
+    samples, m, _, _ = rhs.shape
+    row = np.arange(m)
+    blocks = np.zeros((samples, m, m, m))
+    blocks[:, :, row, row] = centre
+    blocks[:, :, row[1:], row[:-1]] = axis2[0][:, :, 1:]
+    blocks[:, :, row[:-1], row[1:]] = axis2[1][:, :, :-1]
+    factor = BlockTridiagonal.factorise(blocks, {(0, 0): axis1[0]}, {(0, 0): axis1[1]})
+    return embed(np.moveaxis(factor.solve(rhs), -1, 1))
