@@ -1,0 +1,152 @@
+"""Helmholtz equation in a random medium, the symmetric indefinite benchmark."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stcl.layout import Layout
+from stcl.problems._square import cosines, inner, laplacian, scalar_layout, solve_five_point, zero_boundary
+from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
+
+INPUT_SEED = {"train": 1, "val": 2, "test": 3}
+DIRECTION_SEED = {"train": 10_007, "val": 10_009, "test": 10_010, "sketch": 2027}  # val is not published
+
+SOLVE_TOLERANCE = 1e-9  # of the residual, relative to its largest term
+
+
+@dataclass(frozen=True)
+class Helmholtz(Problem):
+    """(−Δ − κ² e²ᵃ) u = f  on (0,1)²,  u = 0 on the boundary.
+
+    input     a   log-refraction at the n×n nodes, Σ ξ_kl (12.5 + π²(k²+l²)/2)⁻¹ cos(kπx1) cos(lπx2), ξ normal
+    response  u   at the n×n nodes
+    tangent   w   (−Δ − κ² e²ᵃ) w = 2κ² e²ᵃ u v,  w = 0 on the boundary
+
+    Five-point Laplacian at the interior nodes. κ² = 25 lies above the first eigenvalue 2π² of −Δ, so the operator is
+    symmetric and almost always has one negative eigenvalue; near-resonant draws have huge responses and are left out
+    of the dataset by `accept`.
+    """
+
+    n: int = 65  # nodes per side, boundary included
+    kappa: float = 5.0  # wave number where a = 0
+    modes: int = 40  # cosines per axis in the prior
+
+    tangent_class = "indefinite"
+
+    def __post_init__(self) -> None:
+        if self.n < 4:
+            raise ValueError(f"helmholtz needs n >= 4 nodes per side, got {self.n}")
+        if not self.kappa > 0:
+            raise ValueError(f"the wave number kappa must be positive, got {self.kappa}")
+        if self.modes < 1:
+            raise ValueError(f"the prior needs modes >= 1, got {self.modes}")
+
+    @property
+    def h(self) -> float:
+        return 1.0 / (self.n - 1)
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        return np.linspace(0.0, 1.0, self.n)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return scalar_layout(self.nodes)
+
+    @cached_property
+    def source(self) -> np.ndarray:
+        """f at the interior nodes: a bump of height 1 and width 0.08."""
+        bump1, bump2 = (np.exp(-((self.nodes[1:-1] - c) ** 2) / (2 * 0.08**2)) for c in (0.258, 0.833))
+        return np.outer(bump1, bump2)
+
+    # -- prior ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _prior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Standard deviation of each cosine pair (k, l), and the cosines."""
+        k = np.arange(self.modes)
+        deviation = 1.0 / (12.5 + 0.5 * np.pi**2 * (k[:, None] ** 2 + k**2))
+        return deviation, cosines(self.modes, self.nodes)
+
+    def _fields(self, noise):
+        deviation, basis = (like(noise, table) for table in self._prior)
+        return basis.T @ (noise * deviation) @ basis
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return (self.modes, self.modes)
+
+    def inputs(self, count: int, split: Split) -> np.ndarray:
+        rng = np.random.default_rng(INPUT_SEED[split])
+        return self._fields(rng.standard_normal((count, *self.noise_shape)))
+
+    def direction(self, noise):
+        return unit_norm(self._fields(noise), axes=2)
+
+    def directions(self, count: int, stream: Stream) -> np.ndarray:
+        rng = np.random.default_rng(DIRECTION_SEED[stream])
+        return self.direction(rng.standard_normal((count, *self.noise_shape)))
+
+    def candidates(self, count: int) -> int:
+        return 2 * count
+
+    def accept(self, u: np.ndarray) -> np.ndarray:
+        """Responses with a norm of at most three times the median of the whole pool: no near-resonant outliers."""
+        norm = np.linalg.norm(u.astype(np.float32), axis=(1, 2))
+        return norm <= 3 * np.median(norm)
+
+    # -- reference solver -------------------------------------------------------------------------------------
+
+    def solve(self, a: np.ndarray) -> np.ndarray:
+        check_fields("log-refractions a", a, (self.n, self.n))
+        u = np.empty_like(a)
+        for i in range(len(a)):
+            u[i] = self._solve_linear(a[i], self.source[:, :, None].copy())[0]
+        largest = np.linalg.norm(self.source) + np.linalg.norm(laplacian(u, self.h), axis=(1, 2))
+        solved = np.linalg.norm(self._residual(u, self._potential(a)), axis=(1, 2)) <= SOLVE_TOLERANCE * largest
+        if not solved.all():  # also where u is not finite
+            raise SolveError(
+                f"helmholtz: samples {np.flatnonzero(~solved)[:5].tolist()} of this chunk leave a residual above "
+                f"{SOLVE_TOLERANCE:g}; they are resonant to rounding, draw others or change kappa = {self.kappa:g}"
+            )
+        return u
+
+    def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        check_fields("log-refractions a", a, (self.n, self.n))
+        check_fields("responses u", u, (self.n, self.n))
+        check_fields("directions v", v, (self.n, self.n))
+        factor = 2 * inner(self._potential(a) * u)
+        interior_v = np.ascontiguousarray(np.moveaxis(inner(v), 0, -1))
+        w = np.empty((len(a), len(v), self.n, self.n))
+        for i in range(len(a)):  # one sample at a time keeps its right-hand sides in the cache
+            w[i] = self._solve_linear(a[i], factor[i, :, :, None] * interior_v)
+        return w
+
+    def _potential(self, a: np.ndarray) -> np.ndarray:
+        return self.kappa**2 * np.exp(2 * a)
+
+    def _residual(self, u, potential):
+        """(−Δₕ − κ² e²ᵃ) u − f at the interior nodes for the potential κ² e²ᵃ, numpy or torch."""
+        return -laplacian(u, self.h) - inner(potential * u) - like(u, self.source)
+
+    def _solve_linear(self, a: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """(−Δₕ − κ² e²ᵃ) x = rhs for one a and rhs [n-2, n-2, r]; x is [r, n, n], zero on the boundary."""
+        neighbour = np.full((1, self.n - 2, self.n - 2), -1 / self.h**2)
+        self.counts["factorisations"] += 1
+        self.counts["solves"] += rhs.shape[-1]
+        return solve_five_point(
+            centre=4 / self.h**2 - inner(self._potential(a))[None],
+            axis1=(neighbour, neighbour),
+            axis2=(neighbour, neighbour),
+            rhs=rhs[None],
+        )[0]
+
+    # -- the equation -----------------------------------------------------------------------------------------
+
+    def residual(self, u, a):
+        """(−Δₕ − κ² e²ᵃ) u − f at the interior nodes, [..., n-2, n-2].
+
+        Boundary values of u do not enter: the equation holds for the field that vanishes there.
+        """
+        return self._residual(zero_boundary(u), self.kappa**2 * (2 * a).exp())
