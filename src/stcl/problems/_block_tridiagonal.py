@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from stcl.problems.base import SolveError
+
 Coupling = dict[tuple[int, int], np.ndarray]
 """How a grid row sees its neighbour: {(p, q): values [samples, m, k]} where component p of row i receives values_i
 times component q of the neighbouring row, node by node. A scalar equation has the one entry (0, 0)."""
@@ -83,6 +85,6 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
     """LAPACK's getri, in place: twice as fast as numpy's inverse for matrices of this size."""
     factor, pivots, info = lapack.dgetrf(matrix.T, overwrite_a=True)
     if info != 0:
-        raise np.linalg.LinAlgError("block elimination met a singular block; the operator is singular or not finite")
+        raise SolveError("block elimination met a singular block; the operator is singular or not finite")
     inverse, _ = lapack.dgetri(factor, pivots, lwork=64 * len(matrix), overwrite_lu=True)
     return inverse.T
