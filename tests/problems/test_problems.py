@@ -1,0 +1,233 @@
+"""Every problem × every claim. A new problem adds a line to cases.py and its equation to tangent_equations.py."""
+
+import numpy as np
+import pytest
+import tangent_equations
+import torch
+from cases import CASES, Case
+
+from stcl import problems
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def case(request) -> Case:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def problem(case):
+    return problems.load(case.name, **case.options)
+
+
+@pytest.fixture(scope="module")
+def solved(problem):
+    """Three inputs that pass the problem's filter, with their responses."""
+    a = problem.inputs(problem.candidates(6), "train")
+    u = problem.solve(a)
+    kept = np.flatnonzero(problem.accept(u))[:3]
+    assert len(kept) == 3
+    return a[kept], u[kept]
+
+
+@pytest.fixture(scope="module")
+def directions(problem):
+    return problem.directions(4, "test")
+
+
+def blocks(residual) -> dict[str, torch.Tensor]:
+    """The parts of a residual by name."""
+    return residual._asdict() if hasattr(residual, "_asdict") else {"residual": residual}
+
+
+def on_network(problem, *fields):
+    return tuple(torch.from_numpy(np.ascontiguousarray(problem.network_input(f))) for f in fields)
+
+
+def full_tangents(problem, a, u, v):
+    """Tangents of every response; a problem that stores only the scored ones solves for all in `_full_tangents`."""
+    if problem.layout.scored == problem.layout.responses:
+        return problem.tangents(a, u, v)
+    return np.stack([problem._full_tangents(state, v) for state in u])
+
+
+# -- shapes and draws -------------------------------------------------------------------------------------------
+
+
+def test_shapes_follow_the_layout(problem, solved, directions):
+    layout, (a, u) = problem.layout, solved
+    assert problem.network_input(a).shape == (3, *layout.input_shape)
+    assert problem.network_input(directions).shape == (4, *layout.input_shape)
+    assert u.shape == (3, *layout.response_shape)
+    assert problem.tangents(a[:2], u[:2], directions).shape == (2, 4, *layout.tangent_shape)
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_longer_draws_of_inputs_begin_the_same(problem, split):
+    np.testing.assert_array_equal(problem.inputs(7, split)[:3], problem.inputs(3, split))
+
+
+@pytest.mark.parametrize("stream", ["train", "val", "test", "sketch"])
+def test_longer_draws_of_directions_begin_the_same(problem, stream):
+    np.testing.assert_allclose(problem.directions(7, stream)[:3], problem.directions(3, stream), rtol=0, atol=1e-15)
+
+
+def test_splits_and_streams_differ(problem):
+    inputs = [problem.inputs(1, split) for split in ("train", "val", "test")]
+    streams = [problem.directions(1, stream) for stream in ("train", "val", "test", "sketch")]
+    for fields in (inputs, streams):
+        for i, first in enumerate(fields):
+            assert all(first.shape != other.shape or not np.allclose(first, other) for other in fields[:i])
+
+
+def test_directions_drawn_in_torch_are_those_drawn_in_numpy(problem):
+    noise = np.random.default_rng(0).standard_normal((2, 3, *problem.noise_shape))
+    expected = problem.direction(noise)
+    assert expected.shape == (2, 3, *problem.layout.input_shape)
+    np.testing.assert_allclose(problem.direction(torch.from_numpy(noise)).numpy(), expected, rtol=0, atol=1e-14)
+    single = problem.direction(torch.from_numpy(noise).float())
+    assert single.dtype == torch.float32
+    np.testing.assert_allclose(single.numpy(), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_finer_grids_carry_the_same_fields(case, problem):
+    assert case.finer, f"cases.py: give {case} options of a finer grid with common nodes"
+    finer = problems.load(case.name, **(case.options | case.finer))
+    common = [
+        [int(np.argmin(np.abs(fine - x))) for x in coarse]
+        for coarse, fine, axis in zip(
+            problem.layout.coordinates, finer.layout.coordinates, problem.layout.axes, strict=True
+        )
+        if axis in problem.layout.input_axes
+    ]
+
+    def sampled(fields):
+        return fields[(..., *np.ix_(*common))]
+
+    a = problem.network_input(problem.inputs(2, "val"))
+    np.testing.assert_allclose(sampled(finer.network_input(finer.inputs(2, "val"))), a, atol=1e-12 * np.abs(a).max())
+    v = problem.network_input(problem.directions(2, "val"))
+    fine_v = sampled(finer.network_input(finer.directions(2, "val")))
+    for coarse, fine in zip(v, fine_v, strict=True):  # the same shape; the norm counts the nodes of its own grid
+        fine = fine * np.linalg.norm(coarse) / np.linalg.norm(fine)
+        np.testing.assert_allclose(fine, coarse, atol=1e-12 * np.abs(v).max())
+
+
+# -- the equation -----------------------------------------------------------------------------------------------
+
+
+def test_residual_vanishes_at_the_solution(case, problem, solved):
+    if not case.shared_grid:
+        pytest.skip("the network's coarser grid has a floor, measured in the problem's own tests")
+    a, u = solved
+    (a,), u = on_network(problem, a), torch.from_numpy(u)
+    size = max(block.abs().max() for block in blocks(problem.residual(torch.zeros_like(u), a)).values())
+    for name, block in blocks(problem.residual(u, a)).items():
+        if name not in case.stabilised:
+            assert block.abs().max() < 1e-9 * size, name
+
+
+def test_jvp_of_the_residual_is_the_sensitivity_equation_of_the_paper(case, problem):
+    equation = getattr(tangent_equations, case.name, None)
+    assert equation is not None, f"tangent_equations.py: write A w + B v of {case}"
+    layout, rng = problem.layout, np.random.default_rng(0)
+    a = problem.network_input(problem.inputs(2, "val"))
+    u, w = rng.standard_normal((2, 2, *layout.response_shape))
+    v = rng.standard_normal((2, *layout.input_shape))
+    primals, tangents = ((torch.from_numpy(x), torch.from_numpy(y)) for x, y in ((u, a), (w, v)))
+    jvp = blocks(torch.func.jvp(problem.residual, primals, tangents)[1])
+    for i in range(2):
+        expected = equation(problem, u[i], a[i], w[i], v[i])
+        assert len(expected) == len(jvp)
+        for (name, block), values in zip(jvp.items(), expected, strict=True):
+            np.testing.assert_allclose(block[i].numpy(), values, atol=1e-11 * np.abs(values).max(), err_msg=name)
+
+
+def test_residual_follows_dtype_device_and_leading_axes(problem, solved):
+    a, u = solved
+    (a,), u = on_network(problem, a), torch.from_numpy(u)
+    batch = blocks(problem.residual(u, a))
+    single = blocks(problem.residual(u.float(), a.float()))
+    stacked = blocks(problem.residual(u[:, None], a[:, None]))
+    meta = blocks(problem.residual(u.to("meta"), a.to("meta")))  # fails on host reads and on stray devices
+    for name, block in batch.items():
+        assert single[name].dtype == torch.float32
+        assert meta[name].shape == block.shape
+        torch.testing.assert_close(stacked[name][:, 0], block, rtol=0, atol=0)
+
+
+# -- tangents ---------------------------------------------------------------------------------------------------
+
+
+def test_tangents_are_the_derivative_of_the_solver(case, problem, solved, directions):
+    """Central differences converge to the tangent with the square of their step."""
+    a, u = solved[0][:1], solved[1][:1]
+    v = directions[:1]
+    w = problem.tangents(a, u, v)[0, 0]
+    step = case.step * np.linalg.norm(a) / np.linalg.norm(v)
+
+    def difference(step):
+        forward, backward = problem.layout.score(problem.solve(np.concatenate([a + step * v, a - step * v])))
+        return (forward - backward) / (2 * step)
+
+    coarse, fine = difference(step), difference(step / 2)
+    ratio = np.linalg.norm(coarse - w) / np.linalg.norm(fine - w)
+    assert 3.8 < ratio < 4.2
+    extrapolated = (4 * fine - coarse) / 3
+    assert np.linalg.norm(extrapolated - w) < 1e-5 * np.linalg.norm(w)
+
+
+def test_tangents_are_linear_and_do_not_depend_on_their_batch(problem, solved, directions):
+    a, u = solved
+    together = problem.tangents(a, u, directions)
+    alone = problem.tangents(a[1:2], u[1:2], directions[2:3])[0, 0]
+    combined = problem.tangents(a[1:2], u[1:2], 2 * directions[2:3] - 3 * directions[:1])[0, 0]
+    size = np.abs(together).max()
+    np.testing.assert_allclose(together[1, 2], alone, rtol=0, atol=1e-11 * size)
+    np.testing.assert_allclose(2 * together[1, 2] - 3 * together[1, 0], combined, rtol=0, atol=1e-10 * size)
+
+
+def test_tangents_satisfy_the_sensitivity_equation(case, problem, solved, directions):
+    """A w + B v = 0 for the torch residual: solver and loss have the same Jacobian, also for rough directions."""
+    if not case.shared_grid:
+        pytest.skip("the network's coarser grid has its own equation")
+    a, u = solved
+    rough = np.random.default_rng(0).standard_normal((2, *directions.shape[1:]))
+    v = np.concatenate([directions, rough])
+    w = torch.from_numpy(full_tangents(problem, a, u, v))
+    (a, v), u = on_network(problem, a, v), torch.from_numpy(u)
+    for k in range(len(v)):
+        direction = v[k].expand_as(a)
+        source = blocks(torch.func.jvp(problem.residual, (u, a), (torch.zeros_like(u), direction))[1])
+        size = max(block.norm() for block in source.values())
+        for name, block in blocks(torch.func.jvp(problem.residual, (u, a), (w[:, k], direction))[1]).items():
+            if name not in case.stabilised:
+                assert block.norm() < 1e-9 * size, name
+
+
+# -- bad input --------------------------------------------------------------------------------------------------
+
+
+def test_fields_that_are_not_finite_are_refused(problem, solved, directions):
+    a, u = (x.copy() for x in solved)
+    a[1].flat[5] = np.nan
+    with pytest.raises(ValueError, match=r"\[1\] have non-finite values"):
+        problem.solve(a)
+    with pytest.raises(ValueError, match=r"\[1\] have non-finite values"):
+        problem.tangents(a, u, directions)
+
+
+def test_fields_of_another_shape_are_refused(problem, solved, directions):
+    a, u = solved
+    with pytest.raises(ValueError, match=r"expected .* of shape .*, got"):
+        problem.solve(a[..., :-1])
+    with pytest.raises(ValueError, match=r"expected .* of shape .*, got"):
+        problem.solve(a[0])
+    with pytest.raises(ValueError, match=r"expected .* of shape .*, got"):
+        problem.tangents(a, u, directions[0])
+
+
+def test_constants_without_meaning_are_refused(case):
+    assert case.refused, f"cases.py: give {case} options that it must refuse"
+    for options in case.refused:
+        with pytest.raises(ValueError, match=r"got|must|needs"):
+            problems.load(case.name, **options)
