@@ -24,8 +24,9 @@ class Diffusion(Problem):
     response  u   at the n×n nodes
     tangent   w   −∇·(eᵃ ∇w) + 3u² w = ∇·(eᵃ v ∇u),  w = 0 on the boundary
 
-    Discretised in expanded form, −eᵃ (Δₕu + ∇ₕa·∇ₕu), with centred differences at the interior nodes. That matrix is
-    not symmetric (about 1 %), though its symmetric part is positive definite and the continuous operator is both.
+    Discretised in expanded form, −eᵃ (Δₕu + ∇ₕa·∇ₕu), with centred differences at the interior nodes. The continuous
+    tangent operator is symmetric positive definite. That matrix is 1.2 % away from symmetric at n = 65 (13 % at 17);
+    its symmetric part was positive definite for all of 256 draws at n = 65, for 98 % at 33 and 86 % at 17.
     """
 
     n: int = 65  # nodes per side, boundary included
