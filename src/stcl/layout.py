@@ -50,6 +50,19 @@ class Layout:
         """Shape of the scored part of one response, or of one stored tangent."""
         return _fields(self.scored) + self.grid
 
+    @property
+    def input_dims(self) -> tuple[str, ...]:
+        """Names of the axes of one input."""
+        return (("input",) if len(self.inputs) > 1 else ()) + tuple(a for a in self.axes if a in self.input_axes)
+
+    @property
+    def response_dims(self) -> tuple[str, ...]:
+        return (("response",) if len(self.responses) > 1 else ()) + self.axes
+
+    @property
+    def tangent_dims(self) -> tuple[str, ...]:
+        return (("scored",) if len(self.scored) > 1 else ()) + self.axes
+
     def score(self, u):
         """The scored part of responses [..., *response_shape], numpy or torch."""
         if self.scored == self.responses:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from stcl.layout import Layout
 from stcl.provenance import canonical
 
 FIELDS = "fields.zarr"
@@ -62,14 +64,13 @@ class StoreWriter:
         constants: Mapping[str, tuple[tuple[str, ...], np.ndarray]],
         attributes: Mapping[str, Any],
     ) -> None:
-        self.folder, self.samples, self.fields, self.constants = folder, samples, fields, constants
-        self._progress = folder / "progress.json"
-        self.done = self._completed(key)
-        self.key = key
-        if self.done is not None:
+        self.folder, self.key, self.samples = folder, key, samples
+        self.fields, self.constants = fields, constants
+        self.done = 0
+        self.cost: Counter = Counter()
+        if self._continued():
             self.group = zarr.open_group(folder / FIELDS, mode="r+")
             return
-        self.done = 0
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.group = zarr.create_group(folder / FIELDS, zarr_format=3, attributes=dict(attributes))
@@ -95,18 +96,28 @@ class StoreWriter:
             dimension_names=("sample", "byte"),
             attributes={"description": "BLAKE2b of the sample's arrays in alphabetical order", "units": "1"},
         )
-        write_json(self._progress, {"key": key, "done": 0})
+        self._note_progress()
 
-    def _completed(self, key: str) -> int | None:
-        """Samples that an interrupted run of the same job has finished; None if there was none."""
+    @property
+    def _progress(self) -> Path:
+        return self.folder / "progress.json"
+
+    def _note_progress(self) -> None:
+        write_json(self._progress, {"key": self.key, "done": self.done, "cost": self.cost})
+
+    def _continued(self) -> bool:
+        """Take over what an interrupted run of the same job has finished, if there is any."""
         try:
             progress = json.loads(self._progress.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
-            return None
-        return progress["done"] if progress.get("key") == key else None
+            return False
+        if progress["key"] != self.key:
+            return False
+        self.done, self.cost = progress["done"], Counter(progress["cost"])
+        return True
 
-    def append(self, **arrays: np.ndarray) -> None:
-        """Write the next samples; every field, [chunk, *shape]."""
+    def append(self, arrays: Mapping[str, np.ndarray], cost: Mapping[str, float]) -> None:
+        """Write the next samples, every field [chunk, *shape], and add what they cost to the ledger."""
         if set(arrays) != set(self.fields):
             raise ValueError(f"expected the arrays {sorted(self.fields)}, got {sorted(arrays)}")
         arrays = {name: np.ascontiguousarray(values, dtype=np.float32) for name, values in arrays.items()}
@@ -121,19 +132,33 @@ class StoreWriter:
             self.group[name][rows] = values
         self.group["digest"][rows] = _digests(arrays)
         self.done = rows.stop
-        write_json(self._progress, {"key": self.key, "done": self.done})
+        self.cost.update(cost)
+        self._note_progress()
 
-    def finish(self, folder: Path, manifest: Path, spec: Any) -> None:
-        """Move the complete store to its place and describe it."""
+    def finish(self, manifest: Path, spec: Any, code: str) -> None:
+        """Move the complete store to its place beside the manifest, and describe it."""
         if self.done != self.samples:
             raise StoreError(f"{self.folder} holds {self.done} of {self.samples} samples; it cannot be finished")
         content = content_hash(self.group["digest"][:], {name: v for name, (_, v) in self.constants.items()})
+        size = sum(file.stat().st_size for file in (self.folder / FIELDS).rglob("*") if file.is_file())
+        folder = manifest.with_suffix("")
         folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / FIELDS, ignore_errors=True)
         (self.folder / FIELDS).replace(folder / FIELDS)
-        shutil.rmtree(self.folder)
         constants = sorted(self.constants)
         write_json(manifest, {"spec": spec, "content": content, "samples": self.samples, "constants": constants})
+        write_json(ledger_path(manifest), {"spec": spec, "code": code, "bytes": size, **self.cost})
+        shutil.rmtree(self.folder)
+
+
+def axes(layout: Layout) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """The grid's nodes as coordinate arrays, for `StoreWriter`'s constants."""
+    return {axis: ((axis,), nodes) for axis, nodes in zip(layout.axes, layout.coordinates, strict=True)}
+
+
+def ledger_path(manifest: Path) -> Path:
+    """Where the cost of a store is written."""
+    return manifest.with_suffix(".ledger.json")
 
 
 def read_manifest(manifest: Path) -> dict[str, Any]:
@@ -150,8 +175,8 @@ def read_manifest(manifest: Path) -> dict[str, Any]:
     return found
 
 
-def read(manifest: Path, names: tuple[str, ...], samples: int | None = None) -> dict[str, np.ndarray]:
-    """Arrays of a store, the first `samples` of the per-sample ones, checked against the manifest."""
+def read(manifest: Path, samples: int | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a store, of the per-sample ones the first `samples`, checked against the manifest."""
     described = read_manifest(manifest)
     folder = manifest.with_suffix("")
     if samples is not None and samples > described["samples"]:
@@ -177,7 +202,7 @@ def read(manifest: Path, names: tuple[str, ...], samples: int | None = None) -> 
             f"store {folder} is not what {manifest.name} describes: its content hash differs. Some of it was changed "
             f"or is missing; delete both and run snakemake again"
         )
-    return {name: constants[name] if name in constants else arrays[name] for name in names}
+    return arrays | constants
 
 
 def _whole(array: zarr.Array, count: int) -> np.ndarray:

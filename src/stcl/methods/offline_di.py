@@ -14,6 +14,6 @@ def build(setup: Setup) -> DerivativeInformed:
     if setup.bank is None:
         raise ValueError("method offline_di needs the train bank; pass --bank MANIFEST")
     settings = OfflineDi.model_validate(setup.settings)
-    bank = stores.read(setup.bank, ("v", "w"), samples=setup.n_train)
+    bank = stores.read(setup.bank, samples=setup.n_train)
     term = StoredTangents(torch.from_numpy(bank["v"]), torch.from_numpy(bank["w"]), settings.q, setup.device)
     return DerivativeInformed(term, RatioWeight(setup.lam, settings.weighting, setup.device))

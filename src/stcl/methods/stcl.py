@@ -2,8 +2,8 @@
 
 import importlib
 
-from stcl.losses.directions import SketchDirections
 from stcl.losses.derivative_informed import DerivativeInformed
+from stcl.losses.directions import SketchDirections
 from stcl.losses.weighting import RatioWeight
 from stcl.methods import Setup
 from stcl.protocol import Stcl

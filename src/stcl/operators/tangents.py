@@ -14,5 +14,8 @@ def value_and_tangents(network: nn.Module, x: Tensor, dx: Tensor) -> tuple[Tenso
         return own(x, dx)
     if dx.ndim == x.ndim:
         dx = dx.unsqueeze(0).expand(len(x), *dx.shape)
-    y, pushforward = torch.func.linearize(network, x)
-    return y, torch.func.vmap(pushforward, in_dims=1, out_dims=1)(dx)
+
+    def along(direction: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.func.jvp(network, (x,), (direction,))
+
+    return torch.func.vmap(along, in_dims=1, out_dims=(None, 1))(dx)

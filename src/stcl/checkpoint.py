@@ -1,0 +1,29 @@
+"""Training state on disk: written whole or not at all, read without running anything it contains."""
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Replace the file in one step; a kill leaves the previous state."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """State to the host. Only tensors and plain values are accepted, so a file cannot bring code."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no weights at {path}; train the cell first: snakemake {path}") from None
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} is not a complete file of weights; delete it and run snakemake again") from error
