@@ -54,7 +54,7 @@ def test_the_solver_converges_with_second_order():
 
 
 def test_the_tangent_operator_is_nearly_symmetric_and_positive():
-    """On the paper's grid the expanded stencil is 1.2 % away from symmetric; its symmetric part is positive definite."""
+    """At n = 65 the expanded stencil is 1.2 % away from symmetric; its symmetric part is positive definite."""
     problem = Diffusion()
     a = problem.inputs(8, "train")
     u = problem.solve(a)
