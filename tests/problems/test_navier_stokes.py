@@ -8,7 +8,7 @@ from covariances import covariance_z_scores
 from scipy.sparse.linalg import splu
 
 from stcl.problems.base import SolveError
-from stcl.problems.navier_stokes import NavierStokes, _torch_normals
+from stcl.problems.navier_stokes import NavierStokes, _curls, _torch_normals
 
 # -- prior ------------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ def test_forcings_have_the_covariance_of_the_prior():
 
     curls = np.array([weighted_curl(k1, k2) for k1 in range(1, 7) for k2 in range(1, 7)])
     noise = np.random.default_rng(0).standard_normal((4000, 6, 6))
-    draws = problem._curls(noise, problem.nodes)[:, :, 1:-1, 1:-1].reshape(4000, -1)
+    draws = _curls(noise, problem._prior)[:, :, 1:-1, 1:-1].reshape(4000, -1)
     covariance = curls.T @ curls
     moving = np.diag(covariance) > 1e-6 * covariance.max()  # at a quarter of the side some components vanish
     z = covariance_z_scores(draws[:, moving], covariance[np.ix_(moving, moving)])

@@ -155,6 +155,20 @@ def test_residual_follows_dtype_device_and_leading_axes(problem, solved):
         torch.testing.assert_close(stacked[name][:, 0], block, rtol=0, atol=0)
 
 
+def test_jvps_of_the_residual_can_be_batched_over_directions(problem, solved):
+    a, u = solved
+    (a,), u = on_network(problem, a), torch.from_numpy(u)
+    w, v = (torch.randn(2, *x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(0)) for x in (u, a))
+
+    def along(w, v):
+        return torch.func.jvp(problem.residual, (u, a), (w, v))[1]
+
+    together = blocks(torch.func.vmap(along)(w, v))
+    for k in range(2):
+        for name, block in blocks(along(w[k], v[k])).items():
+            torch.testing.assert_close(together[name][k], block)
+
+
 # -- tangents ---------------------------------------------------------------------------------------------------
 
 

@@ -88,7 +88,10 @@ class Problem(ABC):
 
     @abstractmethod
     def residual(self, u: "torch.Tensor", a: "torch.Tensor") -> "torch.Tensor":
-        """F(u, a) on the network's grid: torch, batched over leading axes, differentiable in both arguments."""
+        """F(u, a) on the network's grid: torch, batched over leading axes, differentiable in both arguments.
+
+        A problem whose loss weighs parts of the equation apart returns them as a NamedTuple of tensors.
+        """
 
 
 def check_fields(what: str, array: np.ndarray, shape: tuple[int, ...]) -> None:

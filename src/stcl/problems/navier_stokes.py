@@ -87,15 +87,9 @@ class NavierStokes(Problem):
 
     # -- prior ------------------------------------------------------------------------------------------------
 
-    def _curls(self, noise, nodes: np.ndarray):
-        """(∂₂ψ, −∂₁ψ) of ψ = Σ ξ_kl (k²+l²)^(-3/2) sin²(kπx1) sin²(lπx2) at nodes², for normals ξ [..., k, l]."""
-        k = np.arange(1, self.modes + 1)
-        phase = np.pi * np.outer(k, nodes)
-        sine, slope = np.sin(phase) ** 2, np.pi * k[:, None] * np.sin(2 * phase)
-        deviation = like(noise, (k[:, None] ** 2 + k**2) ** -1.5)
-        along_x2 = like(noise, np.stack([slope.T, -sine.T]))  # [2, rows, l]
-        along_x1 = like(noise, np.stack([sine, slope]))  # [2, k, columns]
-        return along_x2 @ (noise * deviation).swapaxes(-1, -2)[..., None, :, :] @ along_x1
+    @cached_property
+    def _prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _curl_tables(self.modes, self.nodes)
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
@@ -116,12 +110,12 @@ class NavierStokes(Problem):
             noise = np.concatenate([noise, np.stack([xi for xi, _ in further])])
             amplitude = np.concatenate([amplitude, [size for _, size in further]])
         noise, amplitude = noise[:count], amplitude[:count]
-        published_nodes = np.linspace(0.0, 1.0, AMPLITUDE_NODES)
-        largest = np.abs(self._curls(noise, published_nodes)).max(axis=(1, 2, 3))
-        return (amplitude / largest)[:, None, None, None] * self._curls(noise, self.nodes)
+        published_grid = _curl_tables(self.modes, np.linspace(0.0, 1.0, AMPLITUDE_NODES))
+        largest = np.abs(_curls(noise, published_grid)).max(axis=(1, 2, 3))
+        return (amplitude / largest)[:, None, None, None] * _curls(noise, self._prior)
 
     def direction(self, noise):
-        return unit_norm(self._curls(noise, self.nodes), axes=3)
+        return unit_norm(_curls(noise, self._prior), axes=3)
 
     def directions(self, count: int, stream: Stream) -> np.ndarray:
         if stream == "sketch":
@@ -249,6 +243,20 @@ class NavierStokes(Problem):
             divergence=_divergence(y, self.h),
             boundary=torch.cat([end.flatten(-2) for end in ends], dim=-1),
         )
+
+
+def _curl_tables(modes: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(k²+l²)^(-3/2) and what _curls multiplies from the left, [2, rows, l], and from the right, [2, k, columns]."""
+    k = np.arange(1, modes + 1)
+    phase = np.pi * np.outer(k, nodes)
+    sine, slope = np.sin(phase) ** 2, np.pi * k[:, None] * np.sin(2 * phase)
+    return (k[:, None] ** 2 + k**2) ** -1.5, np.stack([slope.T, -sine.T]), np.stack([sine, slope])
+
+
+def _curls(noise, tables: tuple[np.ndarray, np.ndarray, np.ndarray]):
+    """(∂₂ψ, −∂₁ψ) of ψ = Σ ξ_kl (k²+l²)^(-3/2) sin²(kπx1) sin²(lπx2) for normals ξ [..., k, l], numpy or torch."""
+    deviation, along_x2, along_x1 = (like(noise, table) for table in tables)
+    return along_x2 @ (noise * deviation).swapaxes(-1, -2)[..., None, :, :] @ along_x1
 
 
 def _momentum(y, p, mu: float, h: float):
