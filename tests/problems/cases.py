@@ -28,4 +28,19 @@ CASES = [
         finer={"n": 31},
         refused=({"n": 4}, {"mu": -0.1}, {"alpha": 0.0}, {"modes": 0}),
     ),
+    Case(
+        "burgers",
+        {"nx": 16, "nt": 25, "solver_nx": 32, "solver_nt": 50},
+        shared_grid=False,
+        finer={"nx": 31, "nt": 49, "solver_nx": 64, "solver_nt": 100},
+        refused=({"viscosity": -0.01}, {"nx": 3}, {"solver_nt": 2}, {"bumps": 1}, {"scheme": "explicit"}),
+    ),
+    Case(
+        "allen_cahn",
+        {"nx": 32, "nt": 10, "time_step": 2e-2},
+        shared_grid=False,
+        finer={"nx": 64, "nt": 19},
+        refused=({"eps": -0.03}, {"nx": 3}, {"nt": 3}, {"time_step": 0.0}),
+        step=0.005,
+    ),
 ]

@@ -66,3 +66,26 @@ def navier_stokes(problem, u, a, w, v):
     ]
     boundary = [w[:, 0], w[:, -1], w[:, 1:-1, 0], w[:, 1:-1, -1]]
     return np.stack(momentum), d1(w[0]) + d2(w[1]), np.concatenate([part.ravel() for part in boundary])
+
+
+def burgers(problem, u, a, w, v):
+    """w_t + u w_x + w u_x − ν w_xx − v, at interior nodes and later frames; the last frame's w_t is backward"""
+    nx, nt = problem.nx, problem.nt
+    dx, dt = 1 / (nx - 1), 1 / (nt - 1)
+    inner, later = np.eye(nx)[1:-1], np.eye(nt)[1:]
+    d_x = (np.eye(nx)[2:] - np.eye(nx)[:-2]) / (2 * dx)
+    d_xx = (np.eye(nx)[2:] - 2 * np.eye(nx)[1:-1] + np.eye(nx)[:-2]) / dx**2
+    d_t = np.vstack([(np.eye(nt)[2:] - np.eye(nt)[:-2]) / (2 * dt), (np.eye(nt)[-1:] - np.eye(nt)[-2:-1]) / dt])
+    transport = (inner @ u) * (d_x @ w) + (inner @ w) * (d_x @ u) - problem.viscosity * d_xx @ w
+    return (inner @ w @ d_t.T + transport @ later.T - later @ v,)
+
+
+def allen_cahn(problem, u, a, w, v):
+    """w_t − ε² w_xx − (1 − 3u²) w at later frames, where w starts from v; the last frame's w_t is backward"""
+    nx, nt, h = problem.nx, problem.nt, problem.final_time / (problem.nt - 1)
+    d_t = np.vstack([(np.eye(nt)[2:] - np.eye(nt)[:-2]) / (2 * h), np.zeros(nt)])
+    d_t[-1, -3:] = np.array([1, -4, 3]) / (2 * h)
+    k = 2 * np.pi * np.fft.fftfreq(nx, 1 / nx)
+    w = np.vstack([v, w[1:]])
+    w_xx = np.fft.ifft(-(k**2) * np.fft.fft(w)).real
+    return (d_t @ w - (problem.eps**2 * w_xx + (1 - 3 * u**2) * w)[1:],)

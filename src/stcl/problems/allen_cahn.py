@@ -1,0 +1,213 @@
+"""Allen-Cahn in one dimension, the reactive parabolic benchmark."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stcl.layout import Layout
+from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
+
+# The published draws are one stream per seed, which runs through the splits in this order and in blocks of rows; each
+# block holds first the real and then the imaginary parts of its rows.
+INPUT_SEED, INPUT_BLOCK = 0, 64
+INPUT_ROWS = {"train": slice(0, 2048), "val": slice(2048, 2176), "test": slice(2176, 2304)}
+DIRECTION_SEED, DIRECTION_BLOCK = 1234, 200
+DIRECTION_ROWS = {"train": slice(0, 200), "val": slice(200, 400), "test": slice(400, 600)}
+SKETCH_SEED = 2026
+
+MODES = 128  # Fourier coefficients of a draw, whatever the grid
+COLUMNS_AT_ONCE = 512  # fields or tangents that march together: few enough for the cache
+
+
+@dataclass(frozen=True)
+class AllenCahn(Problem):
+    """u_t = ε² u_xx + u − u³  on the periodic unit interval,  t in (0,5],  u = a at t = 0.
+
+    input     a   tanh of a Gaussian field with spectrum (k² + ℓ⁻²)⁻⁴, scaled to standard deviation 1, at nx nodes
+    response  u   at nt frames × nx nodes, t = 0 included
+    tangent   w   w_t = ε² w_xx + (1 − 3u²) w,  w = v at t = 0;  v from the same spectrum, of unit norm, without tanh
+
+    One step treats diffusion implicitly in Fourier space and the reaction explicitly:
+      u' = G (u + δ (u − u³)),   w' = G (w + δ (1 − 3u²) w),   G = (I − δ ε² ∂ₓₓ)⁻¹.
+    G is a real symmetric matrix on the nodes, so that a step of many fields is one matrix product.
+    """
+
+    nx: int = 128  # nodes, periodic
+    nt: int = 40  # frames, t = 0 included
+    time_step: float = 1e-3  # aim for δ; a frame is the nearest whole number of steps
+    eps: float = 0.03
+    final_time: float = 5.0
+    correlation: float = 0.07  # ℓ
+
+    tangent_class = "parabolic"
+
+    def __post_init__(self) -> None:
+        if self.nx < 4 or self.nt < 4:
+            raise ValueError(f"allen_cahn needs nx >= 4 nodes and nt >= 4 frames, got nx = {self.nx}, nt = {self.nt}")
+        for name in ("time_step", "eps", "final_time", "correlation"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"allen_cahn needs a positive {name}, got {getattr(self, name)}")
+
+    @property
+    def frame_step(self) -> float:
+        return self.final_time / (self.nt - 1)
+
+    @property
+    def steps_per_frame(self) -> int:
+        return max(1, round(self.frame_step / self.time_step))
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(
+            axes=("t", "x"),
+            coordinates=(np.linspace(0.0, self.final_time, self.nt), np.arange(self.nx) / self.nx),
+            lengths=(self.final_time, 1.0),
+            inputs=("a",),
+            responses=("u",),
+            channels=("a", "t", "x"),
+            input_axes=("x",),
+            scored=("u",),
+            initial_axis="t",
+        )
+
+    # -- prior ------------------------------------------------------------------------------------------------
+
+    def _waves(self, nx: int) -> np.ndarray:
+        """Rows that turn (real, imaginary) normals into Re Σ_m z_m (k² + ℓ⁻²)⁻² e^{ikx} / 128, k = 2πm, no mean."""
+        k = 2 * np.pi * np.fft.fftfreq(MODES, 1 / MODES)
+        amplitude = np.where(k == 0, 0.0, (k**2 + self.correlation**-2) ** -2.0) / MODES
+        phase = k[:, None] * np.arange(nx) / nx
+        return np.concatenate([amplitude[:, None] * np.cos(phase), -amplitude[:, None] * np.sin(phase)])
+
+    @cached_property
+    def _fields(self) -> np.ndarray:
+        return self._waves(self.nx)
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return (2 * MODES,)  # real parts, then imaginary parts
+
+    def inputs(self, count: int, split: Split) -> np.ndarray:
+        """The rows of the published split, then, if more are asked for, fresh ones from the same distribution."""
+        noise = _published_then_fresh(count, INPUT_SEED, INPUT_BLOCK, INPUT_ROWS[split])
+        noise = noise[:, None]  # one product per row: its rounding does not depend on the others
+        deviation = (noise @ self._waves(MODES)).std(axis=-1, ddof=1, keepdims=True)  # the same on every grid
+        return np.tanh(noise @ self._fields / deviation)[:, 0]
+
+    def direction(self, noise):
+        return unit_norm(noise @ like(noise, self._fields), axes=1)
+
+    def directions(self, count: int, stream: Stream) -> np.ndarray:
+        if stream == "sketch":
+            return self.direction(np.random.default_rng(SKETCH_SEED).standard_normal((count, *self.noise_shape)))
+        return self.direction(_published_then_fresh(count, DIRECTION_SEED, DIRECTION_BLOCK, DIRECTION_ROWS[stream]))
+
+    # -- reference solver -------------------------------------------------------------------------------------
+
+    @property
+    def _step(self) -> float:
+        return self.frame_step / self.steps_per_frame
+
+    @cached_property
+    def _wavenumbers(self) -> np.ndarray:
+        return 2 * np.pi * np.fft.fftfreq(self.nx, 1 / self.nx)
+
+    def _matrix(self, symbol: np.ndarray) -> np.ndarray:
+        """The symmetric matrix that multiplies Fourier coefficients by an even real symbol."""
+        return np.fft.ifft(symbol[:, None] * np.fft.fft(np.eye(self.nx), axis=0), axis=0).real
+
+    @cached_property
+    def _smoothing(self) -> np.ndarray:
+        """G = (I − δ ε² ∂ₓₓ)⁻¹."""
+        return self._matrix(1 / (1 + self._step * self.eps**2 * self._wavenumbers**2))
+
+    @cached_property
+    def _second_derivative(self) -> np.ndarray:
+        return self._matrix(-(self._wavenumbers**2))
+
+    def _advance(self, u: np.ndarray) -> np.ndarray:
+        """One step of fields [nx, samples]."""
+        return self._smoothing @ (u + self._step * (u - u * u * u))
+
+    def solve(self, a: np.ndarray) -> np.ndarray:
+        check_fields("initial fields a", a, (self.nx,))
+        u = np.empty((len(a), self.nt, self.nx))
+        for start in range(0, len(a), COLUMNS_AT_ONCE):
+            chunk = slice(start, start + COLUMNS_AT_ONCE)
+            field = a[chunk].T
+            for frame in range(self.nt):
+                u[chunk, frame] = field.T
+                for _ in range(self.steps_per_frame if frame < self.nt - 1 else 0):
+                    field = self._advance(field)
+        bad = np.flatnonzero(~np.isfinite(u).all(axis=(1, 2)))
+        if bad.size:
+            raise SolveError(
+                f"allen_cahn: samples {bad[:5].tolist()} of this chunk overflowed; initial fields should lie in "
+                f"[-1, 1], the largest |a| is {np.abs(a).max():.3g}"
+            )
+        return u
+
+    def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """All directions of a few samples march together, about the same time steps as in `solve`.
+
+        With more directions than nodes, the Jacobian marches instead and is applied to the directions at the frames.
+        """
+        check_fields("initial fields a", a, (self.nx,))
+        check_fields("responses u", u, self.layout.response_shape)
+        check_fields("directions v", v, (self.nx,))
+        w = np.empty((len(a), len(v), self.nt, self.nx))
+        starts = np.eye(self.nx) if len(v) > self.nx else v
+        samples = max(1, COLUMNS_AT_ONCE // len(starts))
+        for start in range(0, len(a), samples):
+            chunk = slice(start, start + samples)
+            field = a[chunk].T
+            columns = np.repeat(starts.T[:, None], field.shape[1], axis=1)  # [nx, samples, columns]
+            for frame in range(self.nt):
+                tangents = columns.transpose(1, 2, 0)
+                w[chunk, :, frame] = v @ tangents if len(v) > self.nx else tangents
+                for _ in range(self.steps_per_frame if frame < self.nt - 1 else 0):
+                    columns *= (1 + self._step * (1 - 3 * field * field))[..., None]
+                    columns = (self._smoothing @ columns.reshape(self.nx, -1)).reshape(columns.shape)
+                    field = self._advance(field)
+        self.counts["solves"] += len(a) * len(v)
+        return w
+
+    # -- the equation -----------------------------------------------------------------------------------------
+
+    def residual(self, u, a):
+        """u_t − ε² u_xx − u + u³ at the frames after the first, [..., nt-1, nx].
+
+        u_t is centred, at the last frame the backward formula of second order; u_xx is spectral. The first frame of u
+        does not enter: the equation holds for the trajectory that starts from a.
+        """
+        import torch
+
+        h = self.frame_step
+        u = torch.cat([a[..., None, :].expand_as(u[..., :1, :]), u[..., 1:, :]], -2)
+        centred = (u[..., 2:, :] - u[..., :-2, :]) / (2 * h)
+        last = (3 * u[..., -1:, :] - 4 * u[..., -2:-1, :] + u[..., -3:-2, :]) / (2 * h)
+        later = u[..., 1:, :]
+        u_xx = later @ like(u, self._second_derivative)
+        return torch.cat([centred, last], -2) - self.eps**2 * u_xx - later + later**3
+
+
+def _published_then_fresh(count: int, seed: int, block: int, rows: slice) -> np.ndarray:
+    """Normals [count, 2·MODES]: rows of the published stream, drawn in blocks, then fresh ones from an own stream."""
+    blocks = -(-rows.stop // block)
+    published = _torch_normals(seed, blocks * 2 * block * MODES).reshape(blocks, 2, block, MODES)
+    published = published.transpose(0, 2, 1, 3).reshape(blocks * block, 2 * MODES)[rows][:count]
+    fresh = np.random.default_rng((seed, rows.start)).standard_normal((count - len(published), 2 * MODES))
+    return np.concatenate([published, fresh])
+
+
+def _torch_normals(seed: int, count: int) -> np.ndarray:
+    """The float64 normals that torch's CPU generator draws after `manual_seed(seed)`, count a multiple of 16.
+
+    Each uniform takes 53 bits of two Mersenne words; blocks of 16 uniforms give 8 Box-Muller pairs.
+    """
+    words = np.random.RandomState(seed).randint(0, 2**32, size=(count, 2), dtype=np.uint32).astype(np.uint64)
+    uniform = ((words[:, 0] << np.uint64(32) | words[:, 1]) & np.uint64(2**53 - 1)) * 2.0**-53
+    first, second = uniform.reshape(-1, 2, 8).transpose(1, 0, 2)
+    radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()

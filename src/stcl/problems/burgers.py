@@ -1,0 +1,315 @@
+"""Forced viscous Burgers in one dimension, the advective parabolic benchmark."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from stcl.layout import Layout
+from stcl.problems import _tridiagonal
+from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields
+
+# The published splits are one stream of 2304 draws, shuffled, and cut in this order.
+INPUT_SEED = 42
+SPLIT_ROWS = {"train": slice(0, 2048), "test": slice(2048, 2176), "val": slice(2176, 2304)}
+# The paper has no validation directions and does not seed its sketches: those two seeds are ours.
+DIRECTION_SEED = {"train": 12345, "val": 54321, "test": 98765, "sketch": 2026}
+
+NEWTON_TOLERANCE = 1e-8  # of the last update; convergence is quadratic, so the error after it is rounding
+NEWTON_STEPS = 30
+SAMPLES_AT_ONCE = 64  # whose trajectories are held at once
+TANGENT_SAMPLES_AT_ONCE = 4  # whose tangents march together: few enough for the cache
+
+
+@dataclass(frozen=True)
+class Burgers(Problem):
+    """u_t + u u_x = ν u_xx + f(t)  on (0,1)×(0,1],  u = 0 at x = 0, 1 and at t = 0.
+
+    input     f   spatially uniform forcing, Σ_j c_j exp(−(t − t_j)² / 2·0.2²) with 16 centres and c_j ~ N(0, 1.5²)
+    response  u   at nx nodes × nt frames, ends included
+    tangent   w   w_t + u w_x + w u_x = ν w_xx + v(t),  w = 0 at x = 0, 1 and at t = 0
+
+    The solver has its own, finer grid: solver_nx interior nodes, solver_nt steps of size τ. What it takes as an input
+    or a direction holds the function on both time grids, [..., solver_nt + nt]: first the values f(nτ) that drive the
+    steps, then the values at the frames, which are what the network sees. Both parts are values of the same function,
+    so everything is linear in it. Responses are interpolated linearly in x and t to the network's grid.
+
+    One step, with A = I − τν∂ₓₓ and N(u) = u ∂ₓu by centred differences and f at the old time:
+      implicit      A u' + τ N(u') = u + τ f, solved by Newton. Its tangents stay bounded.
+      three_sweep   three fixed-point sweeps u' ← A⁻¹(u + τ f − τ N(u')) from u' = u, as published. The sweeps do not
+                    contract where τ|u| > h: u stays bounded, but the tangents of some training inputs blow up.
+    """
+
+    nx: int = 64  # network's nodes in x, walls included
+    nt: int = 100  # network's frames, t = 0 included
+    solver_nx: int = 128  # solver's nodes in x, walls excluded
+    solver_nt: int = 200  # solver's time steps
+    probe_nt: int = 200  # white-noise values in a stored direction, linear in between
+    viscosity: float = 0.01
+    bumps: int = 16
+    bump_width: float = 0.2
+    bump_deviation: float = 1.5
+    largest_response: float = 20.0  # responses beyond it are rejected
+    scheme: Literal["implicit", "three_sweep"] = "implicit"
+
+    tangent_class = "parabolic"
+
+    def __post_init__(self) -> None:
+        if self.nx < 4 or self.nt < 4 or self.solver_nx < 4 or self.solver_nt < 4 or self.probe_nt < 2:
+            raise ValueError(
+                f"burgers needs nx, nt, solver_nx, solver_nt >= 4 and probe_nt >= 2, got "
+                f"{self.nx}, {self.nt}, {self.solver_nx}, {self.solver_nt} and {self.probe_nt}"
+            )
+        if not (np.isfinite(self.viscosity) and self.viscosity > 0):
+            raise ValueError(f"burgers needs a positive viscosity, got {self.viscosity}; the paper uses 0.01")
+        if self.bumps < 2 or not self.bump_width > 0:
+            raise ValueError(f"the forcing needs bumps >= 2 of positive width, got {self.bumps}, {self.bump_width}")
+        if self.scheme not in ("implicit", "three_sweep"):
+            raise ValueError(f"scheme must be 'implicit' or 'three_sweep', got {self.scheme!r}")
+
+    @property
+    def h(self) -> float:
+        return 1.0 / (self.solver_nx + 1)
+
+    @property
+    def tau(self) -> float:
+        return 1.0 / self.solver_nt
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(
+            axes=("x", "t"),
+            coordinates=(np.linspace(0.0, 1.0, self.nx), np.linspace(0.0, 1.0, self.nt)),
+            lengths=(1.0, 1.0),
+            inputs=("f",),
+            responses=("u",),
+            channels=("x", "t", "f"),
+            input_axes=("t",),
+            scored=("u",),
+        )
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """Where the solver's inputs hold values: its steps' left ends, then the network's frames."""
+        return np.concatenate([np.arange(self.solver_nt) / self.solver_nt, self.layout.coordinates[1]])
+
+    def network_input(self, a: np.ndarray) -> np.ndarray:
+        return a[..., self.solver_nt :]
+
+    # -- prior ------------------------------------------------------------------------------------------------
+
+    def inputs(self, count: int, split: Split) -> np.ndarray:
+        """The rows of the published split, then, if more are asked for, fresh ones from the same distribution."""
+        rows = SPLIT_ROWS[split]
+        stream = np.random.RandomState(INPUT_SEED)
+        published = stream.randn(2304, self.bumps)
+        order = np.arange(2304)
+        stream.shuffle(order)
+        published = published[order[rows]][:count]
+        fresh = np.random.default_rng((INPUT_SEED, rows.start)).standard_normal((count - len(published), self.bumps))
+        coefficients = self.bump_deviation * np.concatenate([published, fresh])
+        centres = np.linspace(0.0, 1.0, self.bumps)
+        shapes = np.exp(-((self.times - centres[:, None]) ** 2) / (2 * self.bump_width**2))
+        return (coefficients[:, None] @ shapes)[:, 0]  # one product per row: its rounding does not depend on the others
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return (self.nt,)
+
+    def direction(self, noise):
+        """White noise on the network's frames with root mean square 1.
+
+        The paper scales a whole batch by one number. Here each direction is scaled by its own, so that it does not
+        depend on which others it was drawn with; the loss is relative to v, and the scale cancels.
+        """
+        return noise / ((noise * noise).mean(-1) ** 0.5)[..., None]
+
+    def directions(self, count: int, stream: Stream) -> np.ndarray:
+        """White noise, linear in between: published unit vectors at the times j/200; the sketch's at the frames."""
+        rng = np.random.RandomState(DIRECTION_SEED[stream])
+        if stream == "sketch":
+            knots, values = self.layout.coordinates[1], self.direction(rng.randn(count, self.nt))
+        else:
+            knots, values = np.arange(self.probe_nt) / self.probe_nt, rng.randn(count, self.probe_nt)
+            values /= np.linalg.norm(values, axis=1, keepdims=True) + 1e-12
+        return _interpolate(values, *_bracket(knots, self.times), axis=-1)
+
+    # -- reference solver -------------------------------------------------------------------------------------
+
+    def candidates(self, count: int) -> int:
+        """A few to spare. With the published constants no draw is rejected: the largest |u| is 4.7."""
+        return count + max(4, count // 64)
+
+    def accept(self, u: np.ndarray) -> np.ndarray:
+        accepted = np.abs(u).max(axis=(1, 2)) <= self.largest_response
+        self.counts["rejected"] += int(np.sum(~accepted))
+        return accepted
+
+    def solve(self, a: np.ndarray) -> np.ndarray:
+        check_fields("forcings a", a, self.times.shape)
+        u = np.empty((len(a), self.nx, self.nt))
+        for start in range(0, len(a), SAMPLES_AT_ONCE):
+            chunk = slice(start, start + SAMPLES_AT_ONCE)
+            frames = _interpolate(self._trajectories(a[chunk], start), *self._frames, axis=0)
+            u[chunk] = np.moveaxis(_interpolate(frames, *self._nodes, axis=2), 0, 2)
+        return u
+
+    def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """w = Σ_n v_n K_n: the responses K_n to an impulse in one step do not depend on how many directions there are.
+
+        They belong to the solver's own trajectory of each sample, which is finer than the stored u and is computed
+        again from a.
+        """
+        check_fields("forcings a", a, self.times.shape)
+        check_fields("responses u", u, self.layout.response_shape)
+        check_fields("directions v", v, self.times.shape)
+        w = np.empty((len(a), len(v), self.nx * self.nt))
+        buffer = np.zeros((TANGENT_SAMPLES_AT_ONCE, self.nx, self.nt, self.solver_nt))
+        for start in range(0, len(a), SAMPLES_AT_ONCE):
+            trajectories = self._trajectories(a[start : start + SAMPLES_AT_ONCE], start)
+            for first in range(start, min(start + SAMPLES_AT_ONCE, len(a)), TANGENT_SAMPLES_AT_ONCE):
+                few = slice(first, min(first + TANGENT_SAMPLES_AT_ONCE, len(a)))
+                response = buffer[: few.stop - first]
+                self._impulse_responses(trajectories[:, first - start : few.stop - start], a[few], response)
+                response = response.reshape(len(response), -1, self.solver_nt)
+                np.matmul(v[:, : self.solver_nt], response.transpose(0, 2, 1), out=w[few])
+        return w.reshape(len(a), len(v), self.nx, self.nt)
+
+    @cached_property
+    def _frames(self) -> tuple[np.ndarray, np.ndarray]:
+        return _bracket(np.linspace(0.0, 1.0, self.solver_nt + 1), self.layout.coordinates[1])
+
+    @cached_property
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        return _bracket(np.linspace(0.0, 1.0, self.solver_nx + 2), self.layout.coordinates[0])
+
+    def _trajectories(self, a: np.ndarray, first: int) -> np.ndarray:
+        """u at all solver times and nodes, walls included: [solver_nt + 1, samples, solver_nx + 2]."""
+        u = np.zeros((self.solver_nt + 1, len(a), self.solver_nx + 2))
+        for n in range(self.solver_nt):
+            known = u[n, :, 1:-1] + self.tau * a[:, n, None]
+            if self.scheme == "implicit":
+                u[n + 1], unsolved = self._implicit_step(u[n], known)
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):  # sweeps that diverge are reported below
+                    u[n + 1] = self._sweeps(u[n], known)[-1]
+                unsolved = np.flatnonzero(~np.isfinite(u[n + 1]).all(axis=1))
+            if unsolved.size:
+                raise SolveError(
+                    f"burgers: step {n + 1} of {self.solver_nt} failed for samples {(first + unsolved[:5]).tolist()} "
+                    f"of this chunk; the forcing is too strong for this time step, raise solver_nt"
+                )
+        return u
+
+    # Fields carry their zero walls; equations, right-hand sides and matrices live at the interior nodes.
+
+    def _diffuse(self, u: np.ndarray) -> np.ndarray:
+        """A u, u [..., solver_nx + 2]."""
+        second = (u[..., 2:] - 2 * u[..., 1:-1] + u[..., :-2]) / self.h**2
+        return u[..., 1:-1] - self.tau * self.viscosity * second
+
+    def _slope(self, u: np.ndarray) -> np.ndarray:
+        """∂ₓu, u [..., solver_nx + 2]."""
+        return (u[..., 2:] - u[..., :-2]) / (2 * self.h)
+
+    def _linearised(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The three bands of A + τ N'(u), where N'(u) w = u ∂ₓw + w ∂ₓu; each [..., solver_nx]."""
+        diffusion = self.tau * self.viscosity / self.h**2
+        advection = self.tau * u[..., 1:-1] / (2 * self.h)
+        return -diffusion - advection, 1 + 2 * diffusion + self.tau * self._slope(u), -diffusion + advection
+
+    def _implicit_step(self, u: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """u' with A u' + τ N(u') = known, by Newton from u, and which samples did not get there."""
+        new = u.copy()
+        unsolved = np.arange(len(u))
+        for _ in range(NEWTON_STEPS):
+            z = new[unsolved]
+            residual = self._diffuse(z) + self.tau * z[:, 1:-1] * self._slope(z) - known[unsolved]
+            update = _tridiagonal.solve(*self._linearised(z), residual)
+            new[unsolved, 1:-1] -= update
+            self.counts["newton_steps"] += unsolved.size
+            done = np.abs(update).max(axis=1) <= NEWTON_TOLERANCE * (1 + np.abs(z).max(axis=1))
+            unsolved = unsolved[~done]
+            if not unsolved.size:
+                break
+        return new, unsolved
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        """A⁻¹, dense and symmetric: the sweeps apply the same matrix to everything."""
+        return np.linalg.inv(self._diffuse(np.pad(np.eye(self.solver_nx), ((0, 0), (1, 1)))))
+
+    def _sweeps(self, u: np.ndarray, known: np.ndarray) -> list[np.ndarray]:
+        """z₀ = u and z_{j+1} = A⁻¹(known − τ N(z_j)) for j = 0, 1, 2."""
+        z = [u]
+        for _ in range(3):
+            new = np.zeros_like(u)
+            new[..., 1:-1] = (known - self.tau * z[-1][..., 1:-1] * self._slope(z[-1])) @ self._inverse
+            z.append(new)
+        return z
+
+    def _tangent_sweeps(self, z: list[np.ndarray], w: np.ndarray, known: np.ndarray) -> None:
+        """y₀ = w and y_{j+1} = A⁻¹(known − τ N'(z_j) y_j), the derivative of the sweeps; [samples, nodes, columns]."""
+        for zj in z[:3]:
+            transport = zj[:, 1:-1, None] * (w[:, 2:] - w[:, :-2]) / (2 * self.h)
+            w[:, 1:-1] = self._inverse @ (known - self.tau * (transport + w[:, 1:-1] * self._slope(zj)[..., None]))
+
+    def _impulse_responses(self, u: np.ndarray, a: np.ndarray, response: np.ndarray) -> None:
+        """K into `response` [samples, nx, nt, solver_nt]: column n is the tangent for v = 1 at step n only.
+
+        u holds the trajectories [solver_nt + 1, samples, solver_nx + 2]. The columns march together, and each step
+        adds one; what lies before a column's impulse is zero and is not written.
+        """
+        steps, samples = self.solver_nt, len(a)
+        if self.scheme == "implicit":
+            forward, backward = _tridiagonal.factorise(*self._linearised(u[1:]))
+            self.counts["factorisations"] += steps * samples
+        self.counts["solves"] += steps * (steps + 1) // 2 * samples * (1 if self.scheme == "implicit" else 3)
+
+        left, weight = self._frames
+        columns = np.zeros((samples, self.solver_nx + 2, steps))
+        for n in range(steps):
+            w = columns[:, :, : n + 1]
+            between = np.flatnonzero(left == n)  # the frames in this step
+            old = _interpolate(w, *self._nodes, axis=1) if between.size else None
+            known = w[:, 1:-1].copy()
+            known[:, :, n] += self.tau
+            if self.scheme == "implicit":  # (A + τ N'(u')) w' = w + τ v
+                _tridiagonal.substitute(forward[n], backward[n], known)
+                w[:, 1:-1] = known
+            else:
+                self._tangent_sweeps(self._sweeps(u[n], u[n, :, 1:-1] + self.tau * a[:, n, None]), w, known)
+            new = _interpolate(w, *self._nodes, axis=1) if between.size else None
+            for k in between:
+                response[:, :, k, : n + 1] = (1 - weight[k]) * old + weight[k] * new
+
+    # -- the equation -----------------------------------------------------------------------------------------
+
+    def residual(self, u, a):
+        """u_t + u u_x − ν u_xx − f at the interior nodes and the frames after the first, [..., nx-2, nt-1].
+
+        Differences are centred on the network's grid; in time, the last frame's is backward and of first order.
+        Nothing pins the walls and the first frame: their values of u enter as neighbours, as given.
+        """
+        import torch
+
+        dx, dt = 1.0 / (self.nx - 1), 1.0 / (self.nt - 1)
+        inner, later = u[..., 1:-1, :], u[..., 1:]
+        u_t = torch.cat([(inner[..., 2:] - inner[..., :-2]) / (2 * dt), (inner[..., -1:] - inner[..., -2:-1]) / dt], -1)
+        u_x = (later[..., 2:, :] - later[..., :-2, :]) / (2 * dx)
+        u_xx = (later[..., 2:, :] - 2 * later[..., 1:-1, :] + later[..., :-2, :]) / dx**2
+        return u_t + inner[..., 1:] * u_x - self.viscosity * u_xx - a[..., None, 1:]
+
+
+def _bracket(nodes: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each point, the index of the node to its left and the weight of the one to its right; clamped at the ends."""
+    left = np.clip(np.searchsorted(nodes, points, side="right") - 1, 0, len(nodes) - 2)
+    weight = (points - nodes[left]) / (nodes[left + 1] - nodes[left])
+    return left, np.clip(weight, 0.0, 1.0)
+
+
+def _interpolate(field: np.ndarray, left: np.ndarray, weight: np.ndarray, axis: int) -> np.ndarray:
+    """Linear interpolation of nodal values along an axis, to the points that _bracket has located."""
+    weight = weight.reshape((-1,) + (1,) * (field.ndim - 1 - axis % field.ndim))
+    return (1 - weight) * np.take(field, left, axis) + weight * np.take(field, left + 1, axis)
