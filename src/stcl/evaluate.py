@@ -1,6 +1,7 @@
 """Stage `evaluate`: field and Jacobian error of a trained cell on the test split.
 
-    python -m stcl.evaluate --run runs/…/train.json --data data/test.json --bank labels/test.json --out runs/…/errors.json
+    python -m stcl.evaluate --run runs/…/train.json --data data/test.json --bank labels/test.json \
+        --out runs/…/errors.json
 
 Needs no training: the errors of every sample and direction are kept in errors.npz, so that tables can be
 aggregated anew.

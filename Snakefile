@@ -1,0 +1,37 @@
+# Sketched tangent consistency: every table and figure of the study, from prior to report.
+#
+#   snakemake                                             the quick study (config/config.yaml)
+#   snakemake --configfile config/paper.yaml              the paper
+#   snakemake results/quick/tables/field_error.md         one table
+from snakemake.utils import min_version
+
+min_version("9.3")
+
+# A configuration given on the command line replaces the default one; merging the two would mix two studies.
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/config.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "rules/common.smk"
+include: "rules/data.smk"
+include: "rules/train.smk"
+include: "rules/results.smk"
+
+
+localrules:
+    all,
+    data,
+    labels,
+    tables,
+    figures,
+
+
+rule all:
+    default_target: True
+    input:
+        rules.tables.input,
+        rules.figures.input,
