@@ -8,6 +8,18 @@ from cases import CASES, Case
 
 from stcl import problems
 
+RESOLUTIONS = {  # half, paper and double
+    "diffusion": [{"n": 33}, {}, {"n": 129}],
+    "helmholtz": [{"n": 33}, {}, {"n": 129}],
+    "navier_stokes": [{"n": 32}, {}, {"n": 128}],
+    "burgers": [
+        {"nx": 32, "nt": 50, "solver_nx": 64, "solver_nt": 100},
+        {},
+        {"nx": 128, "nt": 200, "solver_nx": 256, "solver_nt": 400},
+    ],
+    "allen_cahn": [{"nx": 64, "nt": 20}, {}, {"nx": 256, "nt": 80}],
+}
+
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def case(request) -> Case:
@@ -216,6 +228,22 @@ def test_tangents_satisfy_the_sensitivity_equation(case, problem, solved, direct
         for name, block in blocks(torch.func.jvp(problem.residual, (u, a), (w[:, k], direction))[1]).items():
             if name not in case.stabilised:
                 assert block.norm() < 1e-9 * size, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 1, 2], ids=["half", "paper", "double"])
+def test_solver_and_tangents_work_at_every_resolution(case, size):
+    """Also from states and inputs rounded to float32, as they are stored."""
+    problem = problems.load(case.name, **RESOLUTIONS[case.name][size])
+    a = problem.inputs(problem.candidates(2), "train").astype(np.float32).astype(np.float64)
+    u = problem.solve(a)
+    first = np.flatnonzero(problem.accept(u))[:1]
+    a, u, v = a[first], u[first].astype(np.float32).astype(np.float64), problem.directions(2, "test")
+    w = problem.tangents(a, u, v)[0, 1]
+    step = 1e-3 * np.linalg.norm(a) / np.linalg.norm(v[1])
+    forward, backward = problem.layout.score(problem.solve(np.concatenate([a + step * v[1:], a - step * v[1:]])))
+    difference = (forward - backward) / (2 * step)
+    assert np.linalg.norm(difference - w) < 1e-3 * np.linalg.norm(w)
 
 
 # -- bad input --------------------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ class Helmholtz(Problem):
     def __post_init__(self) -> None:
         if self.n < 4:
             raise ValueError(f"helmholtz needs n >= 4 nodes per side, got {self.n}")
-        if not self.kappa > 0:
-            raise ValueError(f"the wave number kappa must be positive, got {self.kappa}")
+        if not 0 < self.kappa < np.inf:
+            raise ValueError(f"the wave number kappa must be positive and finite, got {self.kappa}")
         if self.modes < 1:
             raise ValueError(f"the prior needs modes >= 1, got {self.modes}")
 

@@ -57,10 +57,10 @@ class NavierStokes(Problem):
     def __post_init__(self) -> None:
         if self.n < 5:
             raise ValueError(f"navier_stokes needs n >= 5 nodes per side, got {self.n}")
-        if not self.mu > 0:
-            raise ValueError(f"the viscosity mu must be positive, got {self.mu}")
-        if not self.alpha > 0:
-            raise ValueError(f"the pressure stabilisation alpha must be positive, got {self.alpha}")
+        if not 0 < self.mu < np.inf:
+            raise ValueError(f"the viscosity mu must be positive and finite, got {self.mu}")
+        if not 0 < self.alpha < np.inf:
+            raise ValueError(f"the pressure stabilisation alpha must be positive and finite, got {self.alpha}")
         if self.modes < 1:
             raise ValueError(f"the prior needs modes >= 1, got {self.modes}")
 
