@@ -18,8 +18,9 @@ DIRECTION_SEED = {"train": 12345, "val": 54321, "test": 98765, "sketch": 2026}
 
 NEWTON_TOLERANCE = 1e-8  # of the last update; convergence is quadratic, so the error after it is rounding
 NEWTON_STEPS = 30
+BLOWN_UP = 1e6  # where sweeps that diverge are held, for `accept` to reject them
 SAMPLES_AT_ONCE = 64  # whose trajectories are held at once
-TANGENT_SAMPLES_AT_ONCE = 4  # whose tangents march together: few enough for the cache
+TANGENT_CELLS = 2**23  # values of the tangents that march together: few enough for the cache and 64 MB
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Burgers(Problem):
     One step, with A = I − τν∂ₓₓ and N(u) = u ∂ₓu by centred differences and f at the old time:
       implicit      A u' + τ N(u') = u + τ f, solved by Newton. Its tangents stay bounded.
       three_sweep   three fixed-point sweeps u' ← A⁻¹(u + τ f − τ N(u')) from u' = u, as published. The sweeps do not
-                    contract where τ|u| > h: u stays bounded, but the tangents of some training inputs blow up.
+                    contract where τ|u| > h: some trajectories blow up and are rejected, and of some others only the
+                    tangents do, among them those of three published training inputs.
     """
 
     nx: int = 64  # network's nodes in x, walls included
@@ -65,6 +67,8 @@ class Burgers(Problem):
             raise ValueError(f"burgers needs a positive viscosity, got {self.viscosity}; the paper uses 0.01")
         if self.bumps < 2 or not self.bump_width > 0:
             raise ValueError(f"the forcing needs bumps >= 2 of positive width, got {self.bumps}, {self.bump_width}")
+        if not 0 < self.largest_response < BLOWN_UP:
+            raise ValueError(f"largest_response must be in (0, {BLOWN_UP:g}), got {self.largest_response}")
         if self.scheme not in ("implicit", "three_sweep"):
             raise ValueError(f"scheme must be 'implicit' or 'three_sweep', got {self.scheme!r}")
 
@@ -138,8 +142,8 @@ class Burgers(Problem):
     # -- reference solver -------------------------------------------------------------------------------------
 
     def candidates(self, count: int) -> int:
-        """A few to spare. With the published constants no draw is rejected: the largest |u| is 4.7."""
-        return count + max(4, count // 64)
+        """A few to spare. Of the published draws none is rejected: the largest |u| is 4.7."""
+        return count + 4 + count // 32
 
     def accept(self, u: np.ndarray) -> np.ndarray:
         accepted = np.abs(u).max(axis=(1, 2)) <= self.largest_response
@@ -156,25 +160,34 @@ class Burgers(Problem):
         return u
 
     def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """w = Σ_n v_n K_n: the responses K_n to an impulse in one step do not depend on how many directions there are.
+        """All directions march together about the solver's own trajectory, which is finer than u and is solved again.
 
-        They belong to the solver's own trajectory of each sample, which is finer than the stored u and is computed
-        again from a.
+        With many directions it is cheaper to march the responses K_n to an impulse in one step, because K_n only
+        starts at step n, and to sum w = Σ_n v_n K_n.
         """
         check_fields("forcings a", a, self.times.shape)
         check_fields("responses u", u, self.layout.response_shape)
         check_fields("directions v", v, self.times.shape)
-        w = np.empty((len(a), len(v), self.nx * self.nt))
-        buffer = np.zeros((TANGENT_SAMPLES_AT_ONCE, self.nx, self.nt, self.solver_nt))
+        v = v[:, : self.solver_nt]
+        impulses = len(v) > self.solver_nt // 2
+        forces = np.eye(self.solver_nt) if impulses else np.ascontiguousarray(v.T)
+
+        w = np.empty((len(a), len(v), self.nx, self.nt))
+        cells = self.nx * self.nt * forces.shape[1]
+        together = int(np.clip(TANGENT_CELLS // cells, 1, 8))
+        buffer = np.zeros((together, self.nx, self.nt, forces.shape[1]))
         for start in range(0, len(a), SAMPLES_AT_ONCE):
             trajectories = self._trajectories(a[start : start + SAMPLES_AT_ONCE], start)
-            for first in range(start, min(start + SAMPLES_AT_ONCE, len(a)), TANGENT_SAMPLES_AT_ONCE):
-                few = slice(first, min(first + TANGENT_SAMPLES_AT_ONCE, len(a)))
+            for first in range(start, min(start + SAMPLES_AT_ONCE, len(a)), together):
+                few = slice(first, min(first + together, len(a)))
                 response = buffer[: few.stop - first]
-                self._impulse_responses(trajectories[:, first - start : few.stop - start], a[few], response)
-                response = response.reshape(len(response), -1, self.solver_nt)
-                np.matmul(v[:, : self.solver_nt], response.transpose(0, 2, 1), out=w[few])
-        return w.reshape(len(a), len(v), self.nx, self.nt)
+                self._march(trajectories[:, first - start : few.stop - start], a[few], forces, impulses, response)
+                if impulses:
+                    response = response.reshape(len(response), -1, self.solver_nt).transpose(0, 2, 1)
+                    np.matmul(v, response, out=w[few].reshape(len(response), len(v), -1))
+                else:
+                    w[few] = response.transpose(0, 3, 1, 2)
+        return w
 
     @cached_property
     def _frames(self) -> tuple[np.ndarray, np.ndarray]:
@@ -189,16 +202,14 @@ class Burgers(Problem):
         u = np.zeros((self.solver_nt + 1, len(a), self.solver_nx + 2))
         for n in range(self.solver_nt):
             known = u[n, :, 1:-1] + self.tau * a[:, n, None]
-            if self.scheme == "implicit":
-                u[n + 1], unsolved = self._implicit_step(u[n], known)
-            else:
-                with np.errstate(over="ignore", invalid="ignore"):  # sweeps that diverge are reported below
-                    u[n + 1] = self._sweeps(u[n], known)[-1]
-                unsolved = np.flatnonzero(~np.isfinite(u[n + 1]).all(axis=1))
+            if self.scheme == "three_sweep":
+                u[n + 1] = np.clip(self._sweeps(u[n], known)[-1], -BLOWN_UP, BLOWN_UP)
+                continue
+            u[n + 1], unsolved = self._implicit_step(u[n], known)
             if unsolved.size:
                 raise SolveError(
-                    f"burgers: step {n + 1} of {self.solver_nt} failed for samples {(first + unsolved[:5]).tolist()} "
-                    f"of this chunk; the forcing is too strong for this time step, raise solver_nt"
+                    f"burgers: Newton failed in step {n + 1} of {self.solver_nt} for samples "
+                    f"{(first + unsolved[:5]).tolist()} of this chunk; the forcing is too strong, raise solver_nt"
                 )
         return u
 
@@ -255,34 +266,34 @@ class Burgers(Problem):
             transport = zj[:, 1:-1, None] * (w[:, 2:] - w[:, :-2]) / (2 * self.h)
             w[:, 1:-1] = self._inverse @ (known - self.tau * (transport + w[:, 1:-1] * self._slope(zj)[..., None]))
 
-    def _impulse_responses(self, u: np.ndarray, a: np.ndarray, response: np.ndarray) -> None:
-        """K into `response` [samples, nx, nt, solver_nt]: column n is the tangent for v = 1 at step n only.
+    def _march(self, u: np.ndarray, a: np.ndarray, forces: np.ndarray, impulses: bool, response: np.ndarray) -> None:
+        """Tangents for the columns of forces [solver_nt, columns], into `response` [samples, nx, nt, columns].
 
-        u holds the trajectories [solver_nt + 1, samples, solver_nx + 2]. The columns march together, and each step
-        adds one; what lies before a column's impulse is zero and is not written.
+        u holds the trajectories [solver_nt + 1, samples, solver_nx + 2]. Of impulses, each step starts one column;
+        what lies before a column's impulse is zero and is not written.
         """
         steps, samples = self.solver_nt, len(a)
         if self.scheme == "implicit":
             forward, backward = _tridiagonal.factorise(*self._linearised(u[1:]))
             self.counts["factorisations"] += steps * samples
-        self.counts["solves"] += steps * (steps + 1) // 2 * samples * (1 if self.scheme == "implicit" else 3)
 
         left, weight = self._frames
-        columns = np.zeros((samples, self.solver_nx + 2, steps))
+        columns = np.zeros((samples, self.solver_nx + 2, forces.shape[1]))
         for n in range(steps):
-            w = columns[:, :, : n + 1]
+            started = n + 1 if impulses else forces.shape[1]
+            w = columns[:, :, :started]
             between = np.flatnonzero(left == n)  # the frames in this step
             old = _interpolate(w, *self._nodes, axis=1) if between.size else None
-            known = w[:, 1:-1].copy()
-            known[:, :, n] += self.tau
+            known = w[:, 1:-1] + self.tau * forces[n, :started]
             if self.scheme == "implicit":  # (A + τ N'(u')) w' = w + τ v
                 _tridiagonal.substitute(forward[n], backward[n], known)
                 w[:, 1:-1] = known
             else:
                 self._tangent_sweeps(self._sweeps(u[n], u[n, :, 1:-1] + self.tau * a[:, n, None]), w, known)
+            self.counts["solves"] += samples * started * (1 if self.scheme == "implicit" else 3)
             new = _interpolate(w, *self._nodes, axis=1) if between.size else None
             for k in between:
-                response[:, :, k, : n + 1] = (1 - weight[k]) * old + weight[k] * new
+                response[:, :, k, :started] = (1 - weight[k]) * old + weight[k] * new
 
     # -- the equation -----------------------------------------------------------------------------------------
 
