@@ -9,9 +9,11 @@ in turns, and report the median over rounds; `largest_difference` says that they
 import argparse
 import json
 import multiprocessing
+import re
 import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import straightforward
@@ -31,12 +33,19 @@ def arguments(description: str, directions: int) -> argparse.Namespace:
     return parser.parse_args()
 
 
+def peak_mb() -> float:
+    """Peak memory of this process. getrusage would count that of the parent before it became this program."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # macOS counts bytes
+
+
 def measured(work, *arguments):
-    """Result, seconds and this process's peak memory so far in MB."""
+    """Result, seconds and this process's peak memory so far."""
     start = time.perf_counter()
     result = work(*arguments)
-    seconds = time.perf_counter() - start
-    return result, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return result, time.perf_counter() - start, peak_mb()
 
 
 def process(count: int = 1) -> ProcessPoolExecutor:
