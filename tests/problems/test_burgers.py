@@ -301,6 +301,22 @@ def test_published_labels_that_diverged():
     assert np.linalg.norm(bounded[0] - w[0]) < 3e-3 * np.linalg.norm(bounded[0])  # an ordinary row hardly changes
 
 
+def test_finite_differences_tell_diverged_labels_sample_by_sample():
+    """All directions of a diverged sample blow up alike, so only another sample or the solver itself gives it away."""
+    for scheme in ("three_sweep", "implicit"):
+        problem = Burgers(scheme=scheme)
+        a = problem.inputs(max(DIVERGED) + 1, "train")[[0, *DIVERGED]]
+        v = problem.directions(8, "train")
+        w = problem.tangents(a, problem.solve(a), v)
+        sizes = rms(w, axis=(2, 3))
+        assert (sizes.max(axis=1) < 10 * np.median(sizes, axis=1)).all()
+        step = 1e-3 * np.linalg.norm(a, axis=1, keepdims=True)
+        difference = (problem.solve(a + step * v[0]) - problem.solve(a - step * v[0])) / (2 * step[..., None])
+        error = rms(difference - w[:, 0], axis=(1, 2)) / rms(difference, axis=(1, 2))
+        assert error[0] < 1e-6
+        assert (error[1:] > 0.9).all() if scheme == "three_sweep" else (error[1:] < 1e-6).all()
+
+
 def test_implicit_tangents_of_the_worst_rows_on_the_solver_grid():
     """Largest |w| along the first published direction: 0.0050 for row 0, 0.0061 to 0.0066 for the worst rows."""
     problem = Burgers(nx=130, nt=201)
