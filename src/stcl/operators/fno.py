@@ -1,49 +1,138 @@
-"""The Fourier neural operator of the paper."""
+"""The Fourier neural operator of the paper, with value and tangents in one pass."""
+
+import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from stcl.operators.dft import analyse, synthesise_onto, truncated_dft
+from stcl.operators.duals import Block, Head
 
-class SpectralConv(nn.Module):
-    """Multiply the lowest Fourier modes by complex matrices, stored as real pairs [in, out, m, m, 2]."""
 
-    def __init__(self, width: int, modes: int) -> None:
+class SpectralWeights(nn.Module):
+    """Complex matrices of the kept modes, as real pairs [in, out, kx, ky, Re|Im], for kx ≥ 0 and for kx < 0."""
+
+    def __init__(self, width: int, modes: int, init: str) -> None:
         super().__init__()
-        self.modes = modes
-        scale = 1.0 / width**2
-        self.positive = nn.Parameter(scale * torch.randn(width, width, modes, modes, 2))
-        self.negative = nn.Parameter(scale * torch.randn(width, width, modes, modes, 2))
+        draw = {"normal": torch.randn, "uniform": torch.rand}[init]
+        self.positive, self.negative = (
+            nn.Parameter(_modes_first(draw(width, width, modes, modes, 2) / width**2)) for _ in range(2)
+        )
 
-    def forward(self, x: Tensor) -> Tensor:
-        m = self.modes
-        spectrum = torch.fft.rfft2(x, norm="ortho")
-        rows = torch.cat([spectrum[:, :, :m, :m], spectrum[:, :, -m:, :m]], 2)
-        weight = torch.view_as_complex(torch.cat([self.positive, self.negative], 2))
-        mixed = torch.einsum("bixy,ioxy->boxy", rows, weight)
-        pad = torch.nn.functional.pad(mixed, (0, spectrum.shape[3] - m))
-        gap = pad.new_zeros(*pad.shape[:2], spectrum.shape[2] - 2 * m, pad.shape[3])
-        return torch.fft.irfft2(torch.cat([pad[:, :, :m], gap, pad[:, :, m:]], 2), s=x.shape[-2:], norm="ortho")
+    def matrices(self) -> Tensor:
+        """[2, 2m·m, in, out]: real and imaginary parts, one matrix per mode."""
+        return torch.cat([w.permute(4, 2, 3, 0, 1) for w in (self.positive, self.negative)], 1).flatten(1, 2)
+
+
+def _modes_first(w: Tensor) -> Tensor:
+    """The same tensor in the memory order in which `matrices` reads it, so that it is not transposed at every step."""
+    return w.permute(4, 2, 3, 0, 1).contiguous().permute(3, 4, 1, 2, 0)
 
 
 class FNO(nn.Module):
-    """Lift, blocks of GELU(spectral + pointwise), pointwise head: [B, nx, ny, c_in] → [B, nx, ny, c_out]."""
+    """Lift, blocks of GELU(spectral + pointwise), pointwise head: [B, nx, ny, c_in] → [B, nx, ny, c_out].
+
+        h₁ = K₁(L x + l),   h_ℓ₊₁ = K_ℓ₊₁ g(h_ℓ),   y = W₂ g(W₁ g(h_layers) + b₁) + b₂,
+
+    where K_ℓ f is the spectral convolution of f plus P_ℓ f + p_ℓ at each node. `init` is the law of the spectral
+    weights, standard normal or uniform on [0, 1), over width². Weights are drawn in the order lift; per block
+    kx ≥ 0, kx < 0, pointwise; head.
+    """
 
     def __init__(
-        self, c_in: int, c_out: int, width: int = 32, modes: int = 8, layers: int = 4, head: int = 128
+        self,
+        c_in: int,
+        c_out: int,
+        width: int = 32,
+        modes: int = 8,
+        layers: int = 4,
+        head: int = 128,
+        init: str = "normal",
     ) -> None:
         super().__init__()
+        if init not in ("normal", "uniform"):
+            raise ValueError(f'init must be "normal" or "uniform", got {init!r}')
+        self.modes = modes
         self.lift = nn.Linear(c_in, width)
         self.spectral = nn.ModuleList()
         self.pointwise = nn.ModuleList()
         for _ in range(layers):
-            self.spectral.append(SpectralConv(width, modes))
-            self.pointwise.append(nn.Conv2d(width, width, 1))
+            self.spectral.append(SpectralWeights(width, modes, init))
+            self.pointwise.append(nn.Linear(width, width))
         self.head_in = nn.Linear(width, head)
         self.head_out = nn.Linear(head, c_out)
 
     def forward(self, x: Tensor) -> Tensor:
-        z = self.lift(x).movedim(-1, 1)
-        for spectral, pointwise in zip(self.spectral, self.pointwise, strict=True):
-            z = F.gelu(spectral(z) + pointwise(z))
-        return self.head_out(F.gelu(self.head_in(z.movedim(1, -1))))
+        """y [B, nx, ny, c_out] for x [B, nx, ny, c_in]. Any torch.func transform applies to it."""
+        self._check_grid(x)
+        h, _ = self._first(x, None)
+        for spectral, pointwise in zip(self.spectral[1:], self.pointwise[1:], strict=True):
+            z = F.gelu(h)
+            h = self._convolve(z, spectral.matrices(), pointwise.weight, pointwise.bias)
+        return self.head_out(F.gelu(self.head_in(F.gelu(h))))
+
+    def value_and_tangents(self, x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
+        """y [B, nx, ny, c_out] and dy [B, q, nx, ny, c_out] for directions dx, [q, nx, ny, c_in] or one set per sample.
+
+        Directions that are constant along a grid axis may have one node there. The value is computed once for all
+        directions, and gradients with respect to the weights and to x and dx flow through both results.
+        """
+        self._check_grid(x)
+        h, dh = self._first(x, dx if dx.ndim > x.ndim else dx.unsqueeze(0))
+        dual = torch.cat([h.unsqueeze(1), dh.expand(len(x), -1, *h.shape[1:])], 1)
+        nx, ny = x.shape[1:3]
+        dft = truncated_dft(nx, ny, self.modes, x.dtype, x.device)
+        for spectral, pointwise in zip(self.spectral[1:], self.pointwise[1:], strict=True):
+            modes, rows = Block.apply(dual, pointwise.weight, self.modes)
+            modes = mix(modes, spectral.matrices())
+            modes[:: dual.shape[1], 0, 0] += math.sqrt(nx * ny) * pointwise.bias  # values only
+            dual = synthesise_onto(dft, rows, modes).view_as(dual)
+        return Head.apply(dual, self.head_in.weight, self.head_in.bias, self.head_out.weight, self.head_out.bias)
+
+    def _first(self, x: Tensor, dx: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """h₁ = K₁(L x + l) of x, and K₁ L dx: [..., nx, ny, c_in] → [..., nx, ny, width].
+
+        The lift is folded into the first layer's matrices, so that the transform acts on c_in channels and no lifted
+        field exists. Biases ride on a constant channel. Neither depends on x: directions that all samples share, or
+        that are constant along an axis, stay small here.
+        """
+        lift, pointwise = self.lift, self.pointwise[0]
+        lifted = torch.cat([lift.weight.mT, lift.bias.unsqueeze(0)])
+        matrices = lifted @ self.spectral[0].matrices()
+        local = pointwise.weight @ lifted.mT
+        h = self._convolve(F.pad(x, (0, 1), value=1.0), matrices, local, pointwise.bias)
+        if dx is None:
+            return h, None
+        dh = self._convolve(dx.flatten(0, 1), matrices[:, :, :-1], local[:, :-1], None)
+        return h, dh.unflatten(0, dx.shape[:2])
+
+    def _convolve(self, fields: Tensor, matrices: Tensor, local: Tensor, bias: Tensor | None) -> Tensor:
+        """Spectral plus pointwise map of fields [N, nx, ny, in] by [2, 2m·m, in, out], [out, in] and [out].
+
+        The bias enters as what it is, the zero mode (1/√(nx ny) everywhere): one pass over the field less.
+        """
+        n, nx, ny, _ = fields.shape
+        dft = truncated_dft(nx, ny, self.modes, fields.dtype, fields.device)
+        modes = mix(analyse(dft, fields), matrices)
+        if bias is not None:
+            modes[:, 0, 0] += math.sqrt(nx * ny) * bias
+        rows = fields.reshape(n * nx, ny, -1) @ local.mT
+        return synthesise_onto(dft, rows, modes).view(n, nx, ny, -1)
+
+    def _check_grid(self, x: Tensor) -> None:
+        nx, ny = x.shape[1:3]
+        if 2 * self.modes > nx or self.modes > ny // 2 + 1:
+            raise ValueError(
+                f"{self.modes} modes need a grid of at least {2 * self.modes} x {2 * self.modes - 2} nodes, "
+                f"got {nx} x {ny}; use fewer modes or a finer grid"
+            )
+
+
+def mix(modes: Tensor, matrices: Tensor) -> Tensor:
+    """Complex matrix per mode: [N, 2, K, in] and [2, K, in, out] → [N, 2, K, out]."""
+    re, im = modes.permute(1, 2, 0, 3).unbind(0)
+    real, imag = matrices.unbind(0)
+    out_re = torch.bmm(re, real).baddbmm_(im, imag, alpha=-1)
+    out_im = torch.bmm(re, imag).baddbmm_(im, real)
+    return torch.stack([out_re, out_im]).permute(2, 0, 1, 3)

@@ -44,21 +44,22 @@ class Surrogate(nn.Module):
         Directions v are [q, *input_shape], shared by the batch, or [B, q, *input_shape].
         """
         y, dy = value_and_tangents(self.network, self._channels(a), self._channel_tangents(v))
-        return self._response(y, a), self._response_tangents(dy, v)
+        return self._response(y, a), self._response(dy, v)
 
     def _fields(self, a: Tensor) -> Tensor:
-        """[..., *input_shape] → [..., *grid, inputs], constant along the axes the input does not have."""
+        """[..., *input_shape] → [..., *grid, inputs], with one node along the axes the input does not have."""
         layout = self.layout
         lead = a.shape[: a.ndim - len(layout.input_shape)]
         nodes = [n if axis in layout.input_axes else 1 for n, axis in zip(layout.grid, layout.axes, strict=True)]
-        return a.reshape(*lead, len(layout.inputs), *nodes).movedim(len(lead), -1).expand(*lead, *layout.grid, -1)
+        return a.reshape(*lead, len(layout.inputs), *nodes).movedim(len(lead), -1)
 
     def _channels(self, a: Tensor) -> Tensor:
         fields = (self._fields(a) - self.input_mean) / self.input_std
-        mesh = self.mesh.expand(*fields.shape[:-1], -1)
-        return self._ordered(mesh, fields)
+        lead = (len(a), *self.layout.grid)
+        return self._ordered(self.mesh.expand(*lead, -1), fields.expand(*lead, -1))
 
     def _channel_tangents(self, v: Tensor) -> Tensor:
+        """Zero for the coordinates; still one node along the axes the input does not have."""
         fields = self._fields(v) / self.input_std
         return self._ordered(fields.new_zeros(*fields.shape[:-1], len(self.layout.axes)), fields)
 
@@ -68,18 +69,12 @@ class Surrogate(nn.Module):
         return torch.stack([columns[name] for name in layout.channels], -1)
 
     def _response(self, y: Tensor, a: Tensor) -> Tensor:
+        """The network's output y for the input a, or its tangents for directions: both maps are linear in (y, a)."""
         layout = self.layout
         if layout.initial_axis is not None:
             ramp = self.mesh[..., layout.axes.index(layout.initial_axis), None]
             y = self._fields(a) + ramp * y
         return self._native(y)
-
-    def _response_tangents(self, dy: Tensor, v: Tensor) -> Tensor:
-        layout = self.layout
-        if layout.initial_axis is not None:
-            ramp = self.mesh[..., layout.axes.index(layout.initial_axis), None]
-            dy = self._fields(v) + ramp * dy
-        return self._native(dy)
 
     def _native(self, y: Tensor) -> Tensor:
         """[..., *grid, responses] → [..., *response_shape]."""

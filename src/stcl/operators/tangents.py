@@ -7,15 +7,18 @@ from torch import Tensor, nn
 def value_and_tangents(network: nn.Module, x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
     """y = f(x) [B, ...] and dy [B, q, ...] for directions dx [q, ...] shared by the batch or [B, q, ...].
 
-    A network with a method of the same name does it its own, faster way.
+    Directions that are constant along a grid axis may have one node there. A network with a method of the same name
+    does it its own, faster way; for any other, the q tangents are pushed forward together along one value.
     """
     own = getattr(network, "value_and_tangents", None)
     if own is not None:
         return own(x, dx)
     if dx.ndim == x.ndim:
-        dx = dx.unsqueeze(0).expand(len(x), *dx.shape)
+        dx = dx.unsqueeze(0)
+    dx = dx.expand(len(x), -1, *x.shape[1:])
 
-    def along(direction: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.func.jvp(network, (x,), (direction,))
+    # Not torch.func.linearize: it folds the weights into constants, and tangents have no gradient with respect to them.
+    def pushforward(v: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.func.jvp(network, (x,), (v,))
 
-    return torch.func.vmap(along, in_dims=1, out_dims=(None, 1))(dx)
+    return torch.func.vmap(pushforward, in_dims=1, out_dims=(None, 1))(dx)
