@@ -27,6 +27,7 @@ ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
 
 wildcard_constraints:
+    preset=PLAN.config.preset,
     problem="|".join(PROBLEMS),
     split="train|val|test",
     method="fno|offline_di|stcl",

@@ -3,13 +3,13 @@
 
 rule dataset:
     output:
-        manifest=OUT + "/data/{problem}/{split}.json",
-        ledger=OUT + "/data/{problem}/{split}.ledger.json",
-        store=directory(OUT + "/data/{problem}/{split}"),
+        manifest="results/{preset}/data/{problem}/{split}.json",
+        ledger="results/{preset}/data/{problem}/{split}.ledger.json",
+        store=directory("results/{preset}/data/{problem}/{split}"),
     log:
-        OUT + "/logs/data/{problem}/{split}.log",
+        "results/{preset}/logs/data/{problem}/{split}.log",
     benchmark:
-        OUT + "/benchmarks/data/{problem}/{split}.tsv"
+        "results/{preset}/benchmarks/data/{problem}/{split}.tsv"
     conda:
         ENVIRONMENT
     threads: 2
@@ -26,16 +26,16 @@ rule dataset:
 
 rule bank:
     input:
-        manifest=OUT + "/data/{problem}/{split}.json",
-        store=ancient(OUT + "/data/{problem}/{split}"),
+        manifest="results/{preset}/data/{problem}/{split}.json",
+        store=ancient("results/{preset}/data/{problem}/{split}"),
     output:
-        manifest=OUT + "/labels/{problem}/{split}.json",
-        ledger=OUT + "/labels/{problem}/{split}.ledger.json",
-        store=directory(OUT + "/labels/{problem}/{split}"),
+        manifest="results/{preset}/labels/{problem}/{split}.json",
+        ledger="results/{preset}/labels/{problem}/{split}.ledger.json",
+        store=directory("results/{preset}/labels/{problem}/{split}"),
     log:
-        OUT + "/logs/labels/{problem}/{split}.log",
+        "results/{preset}/logs/labels/{problem}/{split}.log",
     benchmark:
-        OUT + "/benchmarks/labels/{problem}/{split}.tsv"
+        "results/{preset}/benchmarks/labels/{problem}/{split}.tsv"
     conda:
         ENVIRONMENT
     threads: 2
@@ -52,12 +52,17 @@ rule bank:
 
 rule data:
     input:
-        expand(OUT + "/data/{problem}/{split}.json", problem=PROBLEMS, split=["train", "val", "test"]),
+        expand(
+            "results/{preset}/data/{problem}/{split}.json",
+            preset=PLAN.config.preset,
+            problem=PROBLEMS,
+            split=["train", "val", "test"],
+        ),
 
 
 rule labels:
     input:
-        expand(OUT + "/labels/{problem}/test.json", problem=PROBLEMS),
+        expand("results/{preset}/labels/{problem}/test.json", preset=PLAN.config.preset, problem=PROBLEMS),
         [
             f"{OUT}/labels/{problem}/train.json"
             for problem in PROBLEMS

@@ -5,9 +5,9 @@ rule problem_cells:
     input:
         lambda w: final_files(w.problem, "errors.json"),
     output:
-        OUT + "/tables/by_problem/{problem}.csv",
+        "results/{preset}/tables/by_problem/{problem}.csv",
     log:
-        OUT + "/logs/tables/{problem}.log",
+        "results/{preset}/logs/tables/{problem}.log",
     conda:
         ENVIRONMENT
     params:
@@ -18,18 +18,18 @@ rule problem_cells:
 
 rule error_table:
     input:
-        expand(OUT + "/tables/by_problem/{problem}.csv", problem=PROBLEMS),
+        expand("results/{preset}/tables/by_problem/{problem}.csv", preset=PLAN.config.preset, problem=PROBLEMS),
     output:
         csv=report(
-            OUT + "/tables/{quantity}.csv",
+            "results/{preset}/tables/{quantity}.csv",
             caption="../workflow/report/{quantity}.rst",
             category="Tables",
             labels={"table": "{quantity}"},
         ),
-        markdown=OUT + "/tables/{quantity}.md",
-        latex=OUT + "/tables/{quantity}.tex",
+        markdown="results/{preset}/tables/{quantity}.md",
+        latex="results/{preset}/tables/{quantity}.tex",
     log:
-        OUT + "/logs/tables/{quantity}.log",
+        "results/{preset}/logs/tables/{quantity}.log",
     wildcard_constraints:
         quantity="field_error|jacobian_error",
     conda:
@@ -48,14 +48,14 @@ rule convergence:
         histories=shown_files("history.csv"),
     output:
         png=report(
-            OUT + "/figures/convergence.png",
+            "results/{preset}/figures/convergence.png",
             caption="../workflow/report/convergence.rst",
             category="Figures",
             labels={"figure": "convergence"},
         ),
-        pdf=OUT + "/figures/convergence.pdf",
+        pdf="results/{preset}/figures/convergence.pdf",
     log:
-        OUT + "/logs/figures/convergence.log",
+        "results/{preset}/logs/figures/convergence.log",
     conda:
         ENVIRONMENT
     params:
@@ -69,19 +69,19 @@ rule samples:
     input:
         runs=lambda w: shown_files("train.json", w.problem),
         weights=lambda w: shown_files("weights.pt", w.problem),
-        data=OUT + "/data/{problem}/test.json",
-        bank=OUT + "/labels/{problem}/test.json",
-        stores=[ancient(OUT + "/data/{problem}/test"), ancient(OUT + "/labels/{problem}/test")],
+        data="results/{preset}/data/{problem}/test.json",
+        bank="results/{preset}/labels/{problem}/test.json",
+        stores=[ancient("results/{preset}/data/{problem}/test"), ancient("results/{preset}/labels/{problem}/test")],
     output:
         png=report(
-            OUT + "/figures/samples/{problem}.png",
+            "results/{preset}/figures/samples/{problem}.png",
             caption="../workflow/report/samples.rst",
             category="Figures",
             labels={"figure": "samples, {problem}"},
         ),
-        pdf=OUT + "/figures/samples/{problem}.pdf",
+        pdf="results/{preset}/figures/samples/{problem}.pdf",
     log:
-        OUT + "/logs/figures/samples/{problem}.log",
+        "results/{preset}/logs/figures/samples/{problem}.log",
     conda:
         ENVIRONMENT
     params:
@@ -95,7 +95,8 @@ rule samples:
 rule tables:
     input:
         expand(
-            OUT + "/tables/{quantity}.{kind}",
+            "results/{preset}/tables/{quantity}.{kind}",
+            preset=PLAN.config.preset,
             quantity=["field_error", "jacobian_error"],
             kind=["csv", "md", "tex"],
         ),
@@ -103,5 +104,5 @@ rule tables:
 
 rule figures:
     input:
-        OUT + "/figures/convergence.png",
-        expand(OUT + "/figures/samples/{problem}.png", problem=PROBLEMS),
+        f"{OUT}/figures/convergence.png",
+        expand("results/{preset}/figures/samples/{problem}.png", preset=PLAN.config.preset, problem=PROBLEMS),

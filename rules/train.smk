@@ -5,13 +5,13 @@ rule train:
     input:
         unpack(cell_inputs),
     output:
-        record=OUT + "/runs/{cell}/train.json",
-        weights=OUT + "/runs/{cell}/weights.pt",
-        history=OUT + "/runs/{cell}/history.csv",
+        record="results/{preset}/runs/{cell}/train.json",
+        weights="results/{preset}/runs/{cell}/weights.pt",
+        history="results/{preset}/runs/{cell}/history.csv",
     log:
-        OUT + "/logs/train/{cell}.log",
+        "results/{preset}/logs/train/{cell}.log",
     benchmark:
-        OUT + "/benchmarks/train/{cell}.tsv"
+        "results/{preset}/benchmarks/train/{cell}.tsv"
     conda:
         ENVIRONMENT
     threads: 1
@@ -31,15 +31,15 @@ rule train:
 rule evaluate:
     input:
         unpack(test_inputs),
-        record=OUT + "/runs/{cell}/train.json",
-        weights=OUT + "/runs/{cell}/weights.pt",
+        record="results/{preset}/runs/{cell}/train.json",
+        weights="results/{preset}/runs/{cell}/weights.pt",
     output:
-        means=OUT + "/runs/{cell}/errors.json",
-        errors=OUT + "/runs/{cell}/errors.npz",
+        means="results/{preset}/runs/{cell}/errors.json",
+        errors="results/{preset}/runs/{cell}/errors.npz",
     log:
-        OUT + "/logs/evaluate/{cell}.log",
+        "results/{preset}/logs/evaluate/{cell}.log",
     benchmark:
-        OUT + "/benchmarks/evaluate/{cell}.tsv"
+        "results/{preset}/benchmarks/evaluate/{cell}.tsv"
     conda:
         ENVIRONMENT
     threads: 1
@@ -58,9 +58,9 @@ rule select:
     input:
         tuning_runs,
     output:
-        OUT + "/select/{problem}/N{n}/{method}.json",
+        "results/{preset}/select/{problem}/N{n}/{method}.json",
     log:
-        OUT + "/logs/select/{problem}/N{n}/{method}.log",
+        "results/{preset}/logs/select/{problem}/N{n}/{method}.log",
     conda:
         ENVIRONMENT
     params:

@@ -34,6 +34,10 @@ HISTORY = ("epoch", "data", "derivative", "gamma", "learning_rate", "val_mse", "
 Pairs = tuple[Tensor, Tensor]  # inputs a and responses u on the training device
 
 
+SAVE_SECONDS = 1.0  # between saved states, or longer where saving would take more than
+SAVE_SHARE = 0.02  # of the time
+
+
 class Diverged(RuntimeError):
     """Training met a value that is not finite."""
 
@@ -154,7 +158,6 @@ def train_cell(
     out: Path,
     work: Path,
     code: str,
-    checkpoint_seconds: float,
     device: torch.device,
 ) -> None:
     """Train the cell that `spec` describes from the given manifests, resuming if an earlier attempt left its state."""
@@ -166,7 +169,7 @@ def train_cell(
         trainer.load_state_dict(checkpoint.load(state_path))
         print(f"resumed after epoch {trainer.epoch} from {state_path}", flush=True)
     title = f"{spec['problem']} N={spec['n_train']} {spec['method']} seed {spec['seed']}"
-    saved = time.monotonic()
+    next_save = time.monotonic() + SAVE_SECONDS
     with Progress(title, settings.epochs, "epoch", trainer.epoch) as progress:
         while trainer.epoch < settings.epochs:
             try:
@@ -175,9 +178,11 @@ def train_cell(
                 write_history(state_path.with_name("diverged.csv"), trainer.history)
                 raise
             progress.step(note=_note(trainer.history[-1]))
-            if trainer.epoch == settings.epochs or time.monotonic() - saved >= checkpoint_seconds:
+            start = time.monotonic()
+            if trainer.epoch == settings.epochs or start >= next_save:
                 checkpoint.save(state_path, trainer.state_dict())
-                saved = time.monotonic()
+                end = time.monotonic()
+                next_save = end + max(SAVE_SECONDS, (end - start) / SAVE_SHARE)
     checkpoint.save(out.with_name("weights.pt"), trainer.best_weights)
     write_history(out.with_name("history.csv"), trainer.history)
     best = dict(zip(HISTORY, trainer.history[trainer.best_epoch - 1], strict=True))
@@ -255,7 +260,6 @@ def main() -> None:
     parser.add_argument("--code", default="", help="identity of the code, for the record and for resuming")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; results are repeatable for equal numbers")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--checkpoint-seconds", type=float, default=60.0, help="time between saved states")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     spec = arguments.spec
@@ -270,7 +274,6 @@ def main() -> None:
             arguments.out,
             arguments.work,
             arguments.code,
-            arguments.checkpoint_seconds,
             torch.device(arguments.device),
         )
     except (Diverged, stores.StoreError) as error:

@@ -1,0 +1,80 @@
+"""Configurations are complete after parsing, or refused with every reason at once."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stcl.config import ConfigError, parse
+
+CONFIGS = sorted((Path(__file__).parents[1] / "config").rglob("*.yaml"))
+
+
+@pytest.fixture
+def config():
+    return yaml.safe_load((Path(__file__).parents[1] / "config/test/tiny.yaml").read_text())
+
+
+@pytest.mark.parametrize("path", [p for p in CONFIGS if p.name != "published.yaml"], ids=lambda p: p.name)
+def test_the_shipped_configurations_are_good(path):
+    parse(yaml.safe_load(path.read_text()))
+
+
+def test_defaults_are_filled_in(config):
+    diffusion = parse(config).problems["diffusion"]
+    assert diffusion.training.learning_rate == 1e-3
+    assert diffusion.methods.stcl.weighting.decay == 0.99
+    assert diffusion.methods.offline_di.lam == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("sedes", [0], "sedes: unknown key"),
+        ("problems.diffusion.trainin", {}, "problems.diffusion.trainin: unknown key"),
+        ("problems.diffusion.training.epochs", "many", "problems.diffusion.training.epochs: "),
+        ("problems.diffusion.training.epochs", 2.5, "problems.diffusion.training.epochs: "),
+        ("problems.diffusion.train_sizes", [8, 17], "N = 17 is larger than the dataset, samples.train = 16"),
+        ("problems.diffusion.train_sizes", [8, 8], "the same value twice"),
+        ("problems.diffusion.methods.stcl.lambda", 0.0, "problems.diffusion.methods.stcl.lambda.0: .*greater than 0"),
+        ("problems.diffusion.methods.stcl.lambda", [0.5, -1], "problems.diffusion.methods.stcl.lambda.1: "),
+        ("problems.diffusion.methods.stcl.q", 0, "problems.diffusion.methods.stcl.q: .*greater than 0"),
+        ("problems.diffusion.methods.offline_di.q", 9, "9 directions per update are more than the bank's 8"),
+        ("problems.diffusion.network.modes", 7, "7 modes need a grid of at least 14 x 12 nodes, got 13 x 13"),
+        ("problems.diffusion.options", {"m": 3}, "diffusion has no option m"),
+        ("problems.diffusion.options", {"n": 2}, "n >= 4|at least"),
+        ("problems.diffusion.methods.stcl.form", {"name": "magic"}, "no form 'magic'"),
+        ("problems.diffusion.methods", {}, "name at least one of"),
+        ("problems.heat", {}, "problems.heat.samples: this key is required"),
+        ("preset", "../elsewhere", "preset: "),
+        ("preset", "a/b", "preset: "),
+        ("problems.Diffusion/..", {}, "problems.Diffusion/.."),
+        ("seeds", [], "seeds: "),
+        ("seeds", [-1], "seeds.0: "),
+        ("seeds", [0, 0], "seeds: the same value twice"),
+    ],
+)
+def test_what_is_wrong_is_named(config, path, value, message):
+    config = copy.deepcopy(config)
+    *parents, last = path.split(".") if "/" not in path else ("problems", path.split(".", 1)[1])
+    node = config
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    with pytest.raises(ConfigError, match=message):
+        parse(config)
+
+
+def test_every_finding_is_reported_at_once(config):
+    config |= {"sedes": [0], "preset": "Q"}
+    with pytest.raises(ConfigError) as error:
+        parse(config)
+    assert "sedes" in str(error.value)
+    assert "preset" in str(error.value)
+
+
+def test_an_unknown_problem_is_refused(config):
+    config["problems"]["heat"] = config["problems"]["diffusion"]
+    with pytest.raises(ConfigError, match=r"unknown problem .heat.; known problems: .*diffusion"):
+        parse(config)

@@ -1,0 +1,122 @@
+"""Killed, failing and misconfigured jobs."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.workflow
+
+CELL = "results/tiny/runs/diffusion/N16/stcl/lam1/seed0"
+
+
+def one_cell(config: dict, **training) -> dict:
+    """The configuration cut down to one sTCL cell of diffusion."""
+    problem = config["problems"]["diffusion"]
+    stcl = problem["methods"]["stcl"] | {"lambda": 1.0}
+    problem = problem | {
+        "methods": {"stcl": stcl},
+        "train_sizes": [16],
+        "training": problem["training"] | training,
+    }
+    return config | {"problems": {"diffusion": problem}}
+
+
+def history(run: Path) -> list[dict]:
+    """Every column but the clock."""
+    rows = csv.DictReader((run / "history.csv").open(newline=""))
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def training_processes(folder: Path) -> list[int]:
+    """Processes that run the train stage below a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command, cwd = (process / "cmdline").read_bytes().split(b"\0"), (process / "cwd").readlink()
+        except OSError:
+            continue
+        if b"stcl.train" in command and b"-m" in command and cwd == folder:
+            found.append(int(process.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the training process through /proc")
+def test_a_killed_training_resumes_and_ends_with_the_same_bits(empty):
+    config = one_cell(empty.config, epochs=400)
+    target = f"{CELL}/train.json"
+    process = empty.start(target, config=config)
+    deadline = time.monotonic() + 300
+    while not list(empty.folder.glob("work/train/*/state.pt")):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, "no state was saved"
+        time.sleep(0.05)
+    (victim,) = training_processes(empty.folder)
+    os.kill(victim, signal.SIGKILL)
+    process.communicate(timeout=100)
+    assert process.returncode != 0
+    assert not (empty.folder / target).exists()
+
+    code, output = empty.run(target, config=config)
+    assert code == 0, output
+    log = (empty.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
+    assert "resumed after epoch" in log
+    resumed = empty.folder / CELL
+    record = json.loads((resumed / "train.json").read_text())
+
+    data = empty.folder / "results/tiny/data/diffusion"
+    straight = empty.folder / "straight/train.json"
+    options = {"spec": json.dumps(record["spec"]), "train": data / "train.json", "val": data / "val.json"}
+    options |= {"out": straight, "work": empty.folder / "other", "code": record["code"]}
+    command = [sys.executable, "-m", "stcl.train", *(str(x) for k, v in options.items() for x in (f"--{k}", v))]
+    subprocess.run(command, check=True, cwd=empty.folder, stdout=subprocess.DEVNULL)
+
+    expected = torch.load(straight.with_name("weights.pt"), weights_only=True)
+    found = torch.load(resumed / "weights.pt", weights_only=True)
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert history(resumed) == history(straight.parent)
+    assert len(history(resumed)) == 400
+    straight_record = json.loads(straight.read_text())
+    for key in ("best_epoch", "monitored", "val_mse", "val_relative"):
+        assert record[key] == straight_record[key]
+
+
+def test_a_diverging_cell_says_where_and_does_not_stop_the_others(empty):
+    config = one_cell(empty.config, learning_rate=1e30, epochs=30)
+    config["problems"]["helmholtz"] = empty.config["problems"]["helmholtz"] | {"methods": {"fno": {}}}
+    code, _ = empty.run(config=config)
+    assert code != 0
+    log = (empty.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
+    assert "error: epoch " in log
+    assert " is nan; training diverged" in log or " is inf; training diverged" in log
+    assert (empty.folder / "results/tiny/runs/helmholtz/N8/fno/lam0/seed0/errors.json").exists()
+    assert not (empty.folder / CELL / "train.json").exists()
+
+
+def test_a_bad_configuration_is_refused_before_any_work(empty):
+    config = one_cell(empty.config) | {"sedes": [1]}
+    code, output = empty.run(config=config)
+    assert code != 0
+    assert "sedes: unknown key" in output
+    assert not (empty.folder / "results").exists()
+
+
+def test_a_changed_store_is_refused(empty):
+    """The manifest says what the store held; a chunk that was overwritten since is not trained on."""
+    config = one_cell(empty.config)
+    code, output = empty.run("results/tiny/data/diffusion/train.json", config=config)
+    assert code == 0, output
+    chunk = next((empty.folder / "results/tiny/data/diffusion/train/fields.zarr/u/c/3").glob("0/0"))
+    chunk.write_bytes(bytes(chunk.stat().st_size))
+    code, output = empty.run(f"{CELL}/train.json", config=config)
+    assert code != 0
+    assert "is not what train.json describes" in output
+    assert not (empty.folder / CELL / "train.json").exists()
