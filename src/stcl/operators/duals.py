@@ -5,7 +5,8 @@ A dual field H [B, 1+q, nx, ny, C] holds the value h = H[:, 0] and tangents ḣ_
 
     h̄ = z̄ g′(h) + Σ_j ż̄_j ḣ_j g″(h),    ḣ̄_j = ż̄_j g′(h).
 
-Both functions walk through the batch in chunks that fit the cache, keep only their input, and recompute the rest.
+Both functions walk through the batch in chunks that fit the cache, keep their input and the slopes g′, which are dear,
+and recompute the rest.
 """
 
 import itertools
@@ -30,39 +31,40 @@ class Block(Function):
 
     @staticmethod
     def forward(ctx, dual: Tensor, weight: Tensor, modes: int) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(dual, weight)
-        ctx.modes = modes
         b, r, nx, ny, c = dual.shape
         dft = truncated_dft(nx, ny, modes, dual.dtype, dual.device)
         spectrum = dual.new_empty(b * r, 2, 2 * modes**2, c)
         local = dual.new_empty(b * r * nx, ny, c)
         by_sample = spectrum.unflatten(0, (b, r)), local.view(dual.shape)
-        gelu = _Gelu(dual)
+        slope, scratch = torch.empty_like(dual[:, 0]), _Scratch(dual)
         for chunk in _chunks(dual):
-            t, _ = gelu(dual[chunk])
+            scratch.slope(dual[chunk, 0], slope[chunk])
+            t = scratch.gelu(dual[chunk], slope[chunk])
             by_sample[0][chunk] = analyse(dft, t.flatten(0, 1)).unflatten(0, (-1, r))
             torch.mm(t.view(-1, c), weight.mT, out=by_sample[1][chunk].view(-1, c))
+        ctx.save_for_backward(dual, slope, weight)
+        ctx.modes = modes
         return spectrum, local
 
     @staticmethod
     @once_differentiable
     def backward(ctx, spectrum_bar: Tensor, local_bar: Tensor) -> tuple[Tensor, Tensor, None]:
-        dual, weight = ctx.saved_tensors
+        dual, slope, weight = ctx.saved_tensors
         b, r, nx, ny, c = dual.shape
         adjoint = truncated_dft(nx, ny, ctx.modes, dual.dtype, dual.device).transposed()
         spectrum_bar, local_bar = spectrum_bar.unflatten(0, (b, r)), local_bar.reshape(dual.shape)
         dual_bar, weight_bar = torch.empty_like(dual), torch.zeros_like(weight)
-        gelu = _Gelu(dual)
+        scratch = _Scratch(dual)
         for chunk in _chunks(dual):
             h, t_bar, out_bar = dual[chunk], dual_bar[chunk], local_bar[chunk].view(-1, c)
-            t, slope = gelu(h)
+            t = scratch.gelu(h, slope[chunk])
             weight_bar.addmm_(out_bar.mT, t.view(-1, c))
             torch.mm(out_bar, weight, out=t_bar.view(-1, c))
             synthesise_onto(adjoint, t_bar.view(-1, ny, c), spectrum_bar[chunk].flatten(0, 1))
             slope_bar = t[:, 0].zero_()
             for j in range(1, r):
                 slope_bar.addcmul_(t_bar[:, j], h[:, j])
-            t_bar.mul_(slope.unsqueeze(1))
+            t_bar.mul_(slope[chunk].unsqueeze(1))
             t_bar[:, 0].addcmul_(slope_bar, _curvature(h[:, 0]))
         return dual_bar, weight_bar, None
 
@@ -80,41 +82,39 @@ class Head(Function):
 
     @staticmethod
     def forward(ctx, dual: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(dual, w1, b1, w2)
         b, r, nx, ny, c = dual.shape
         outputs, hidden = w2.shape
         y = dual.new_empty(b, nx, ny, outputs)
         dy = dual.new_empty(b, r - 1, nx, ny, outputs)
         product = _product(w2, w1)
-        chunks = _chunks(dual)
-        ones = dual.new_ones(len(dual[chunks[0]]) * nx * ny * hidden)
-        for chunk in chunks:
+        slope_h, slope_k = dual.new_empty(b, nx, ny, c), dual.new_empty(b, nx * ny, hidden)
+        scratch = _Scratch(dual, hidden)
+        for chunk in _chunks(dual):
             h, dh = dual[chunk, 0], dual[chunk, 1:]
             k = torch.addmm(b1, _aten.gelu(h).view(-1, c), w1.mT)
             torch.addmm(b2, _aten.gelu(k), w2.mT, out=y[chunk].view(-1, outputs))
-            inner = torch.mm(_slope(k, ones), product)
-            jacobian = inner.view(*h.shape[:3], outputs, c).mul_(_slope(h, ones).unsqueeze(3))
+            inner = torch.mm(scratch.slope(k, slope_k[chunk].view(-1, hidden)), product)
+            jacobian = inner.view(*h.shape[:3], outputs, c).mul_(scratch.slope(h, slope_h[chunk]).unsqueeze(3))
             for o in range(outputs):
                 torch.sum(dh * jacobian[:, None, :, :, o], -1, out=dy[chunk][..., o])
+        ctx.save_for_backward(dual, slope_h, slope_k, w1, b1, w2)
         return y, dy
 
     @staticmethod
     @once_differentiable
     def backward(ctx, y_bar: Tensor, dy_bar: Tensor) -> tuple[Tensor, ...]:
-        dual, w1, b1, w2 = ctx.saved_tensors
-        _, r, nx, ny, c = dual.shape
+        dual, slopes_h, slopes_k, w1, b1, w2 = ctx.saved_tensors
+        r, c = dual.shape[1], dual.shape[-1]
         outputs, hidden = w2.shape
         product = _product(w2, w1)
         dual_bar, product_bar = torch.empty_like(dual), torch.zeros_like(product)
         w1_bar, b1_bar, w2_bar = torch.zeros_like(w1), torch.zeros_like(b1), torch.zeros_like(w2)
-        chunks = _chunks(dual)
-        ones = dual.new_ones(len(dual[chunks[0]]) * nx * ny * hidden)
-        for chunk in chunks:
+        for chunk in _chunks(dual):
             h, dh = dual[chunk, 0], dual[chunk, 1:]
             out_bar, dout_bar = y_bar[chunk].reshape(-1, outputs), dy_bar[chunk]
-            z, slope_h = _aten.gelu(h).view(-1, c), _slope(h, ones).unsqueeze(3)
+            slope_h, slope_k = slopes_h[chunk].unsqueeze(3), slopes_k[chunk].view(-1, hidden)
+            z = _aten.gelu(h).view(-1, c)
             k = torch.addmm(b1, z, w1.mT)
-            slope_k = _slope(k, ones)
             w2_bar.addmm_(out_bar.mT, _aten.gelu(k))
             inner = torch.mm(slope_k, product).view(*h.shape[:3], outputs, c)  # J without diag(g′(h))
 
@@ -147,25 +147,24 @@ def _product(w2: Tensor, w1: Tensor) -> Tensor:
     return (w2.mT.unsqueeze(2) * w1.unsqueeze(1)).flatten(1)
 
 
-class _Gelu:
-    """T = GELU(H) and g′(h) of one chunk after the other, in the same memory."""
+class _Scratch:
+    """Memory that one chunk after the other uses again."""
 
-    def __init__(self, dual: Tensor) -> None:
+    def __init__(self, dual: Tensor, channels: int = 0) -> None:
         largest = dual[_chunks(dual)[0]]
-        self.t = torch.empty_like(largest)
-        self.ones = torch.ones_like(largest[:, 0])
+        self._t = torch.empty_like(largest)
+        self._ones = dual.new_ones(largest[:, 0].numel() // dual.shape[-1] * max(channels, dual.shape[-1]))
 
-    def __call__(self, dual: Tensor) -> tuple[Tensor, Tensor]:
-        t, h = self.t[: len(dual)], dual[:, 0]
-        _aten.gelu.out(h, out=t[:, 0])
-        slope = _slope(h, self.ones)
+    def slope(self, h: Tensor, out: Tensor) -> Tensor:
+        """g′(h) = Φ(h) + h φ(h): the derivative kernel of GELU on an incoming gradient of ones."""
+        return _aten.gelu_backward.grad_input(self._ones[: h.numel()].view(h.shape), h, grad_input=out)
+
+    def gelu(self, dual: Tensor, slope: Tensor) -> Tensor:
+        """T = GELU(H) of a dual field."""
+        t = self._t[: len(dual)]
+        _aten.gelu.out(dual[:, 0], out=t[:, 0])
         torch.mul(dual[:, 1:], slope.unsqueeze(1), out=t[:, 1:])
-        return t, slope
-
-
-def _slope(h: Tensor, ones: Tensor) -> Tensor:
-    """g′(h) = Φ(h) + h φ(h): the derivative kernel of GELU on an incoming gradient of ones."""
-    return _aten.gelu_backward(ones.view(-1)[: h.numel()].view(h.shape), h)
+        return t
 
 
 def _curvature(h: Tensor) -> Tensor:
