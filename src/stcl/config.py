@@ -33,6 +33,11 @@ class Bank(Settings):
 
     train: Positive = Field(200, description="directions of the offline DI bank, shared by all samples")
     test: Positive = Field(16, description="directions of the Jacobian error")
+    check: bool = Field(
+        True,
+        description="false stores offline DI labels that are not the derivative of the response, such as those of "
+        "Burgers' three_sweep that diverged; the labels of the Jacobian error are always checked",
+    )
 
 
 Lambdas = Annotated[
@@ -105,7 +110,7 @@ class Config(Settings):
     reduced: bool = Field(description="true unless sizes and budgets are the paper's; tables say so")
     seeds: list[Annotated[int, Field(ge=0)]] = Field(description="training seeds", min_length=1)
     tune_seeds: list[Annotated[int, Field(ge=0)]] = Field(
-        default_factory=lambda: [0], description="seeds over which a λ grid is decided", min_length=1
+        default_factory=lambda: [0], description="seeds over which a λ grid is decided; seed 0 if left out", min_length=1
     )
     problems: dict[Name, ProblemSettings] = Field(description="the problems by name", min_length=1)
     figures: Figures = Field(default_factory=Figures, description="looks of the figures")

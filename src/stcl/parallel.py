@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -22,7 +23,7 @@ def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int)
     # A fresh interpreter reads the thread limit before it loads BLAS; a forked one would have loaded it already.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_end_with_parent) as pool:
         waiting = deque()
         try:
             for task in tasks:
@@ -34,3 +35,13 @@ def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int)
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _end_with_parent() -> None:
+    """Make this worker end when its parent is killed; it would wait for work for ever."""
+
+    def watch() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

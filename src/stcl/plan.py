@@ -86,6 +86,7 @@ class Plan:
                 "samples": max(settings.train_sizes) if train else getattr(settings.samples, split),
                 "directions": getattr(settings.bank, split),
                 "basis": settings.basis if train else "prior",
+                "check": settings.bank.check if train else True,
             }
         )
 

@@ -181,7 +181,6 @@ def test_published_responses():
         assert np.median(change) < 7e-5
         assert change.max() < 3e-4
         assert published.accept(u).all()
-    assert published.counts["rejected"] == 0
 
 
 @pytest.mark.slow
@@ -224,13 +223,12 @@ def test_the_solver_converges_with_second_order_in_space():
     assert order == pytest.approx(2, abs=0.1)
 
 
-def test_responses_beyond_the_bound_are_rejected_and_counted():
+def test_responses_beyond_the_bound_are_rejected():
     problem = Burgers(**SMALL, largest_response=1.0)
     u = problem.solve(problem.inputs(problem.candidates(20), "train"))
     accepted = problem.accept(u)
     assert 0 < accepted.sum() < len(u)
     np.testing.assert_array_equal(accepted, np.abs(u).max(axis=(1, 2)) <= 1)
-    assert problem.counts["rejected"] == np.sum(~accepted)
 
 
 def test_sweeps_that_blow_up_are_rejected_where_the_implicit_step_is_not():

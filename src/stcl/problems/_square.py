@@ -3,10 +3,15 @@
 Arrays are [..., n, n] with the boundary nodes included; differences live at the (n-2)×(n-2) interior nodes.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stcl.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
+from stcl.problems.base import norms
+
+COMPLEX_STEP = 1e-30  # f(x + iεy) = f(x) + iε f'(x) y to rounding, for analytic f and any tiny ε
 
 
 def scalar_layout(nodes: np.ndarray) -> Layout:
@@ -58,6 +63,24 @@ def embed(interior: np.ndarray) -> np.ndarray:
     field = np.zeros((*lead, m + 2, k + 2))
     field[..., 1:-1, 1:-1] = interior
     return field
+
+
+def boundary(field: np.ndarray) -> np.ndarray:
+    """The values at the boundary nodes, [..., 4(n-1)]."""
+    sides = [field[..., 0, :], field[..., -1, :], field[..., 1:-1, 0], field[..., 1:-1, -1]]
+    return np.concatenate(sides, axis=-1)
+
+
+def tangent_defect(residual: Callable, u, a, w, v, h: float) -> np.ndarray:
+    """|F'(u, a)[w, v]| / |F'(u, a)[0, v]| of each sample for a numpy residual(u, a), by a complex step.
+
+    A tangent vanishes on the boundary; what it has there counts as the residual of w / h² = 0.
+    """
+
+    def derivative(w):
+        return residual(u + 1j * COMPLEX_STEP * w, a + 1j * COMPLEX_STEP * v).imag / COMPLEX_STEP
+
+    return np.hypot(norms(derivative(w)), norms(boundary(w)) / h**2) / norms(derivative(np.zeros_like(w)))
 
 
 def solve_five_point(centre, axis1, axis2, rhs: np.ndarray) -> np.ndarray:

@@ -28,10 +28,12 @@ class Problem(ABC):
     A problem is a frozen dataclass whose fields are its constants, the grid size among them. Arrays are batched
     over samples: a is [samples, ...], directions v are [directions, ...] and shared by the samples. Everything
     but `residual` and `direction` is float64 numpy. `counts` is a ledger that the solver fills as it works:
-    factorisations, linear solves, Newton steps, rejected draws.
+    factorisations, linear solves, Newton steps.
     """
 
     tangent_class: ClassVar[TangentClass]  # the decision rule picks the form of the loss from it
+    tangent_tolerance: ClassVar[float] = 1e-4  # no label with a larger `tangent_defect` is stored
+    difference_step: ClassVar[float] = 1e-4  # of the finite difference in `tangent_defect`, relative to the input
 
     counts: Counter = field(default_factory=Counter, init=False, repr=False, compare=False)
 
@@ -76,6 +78,18 @@ class Problem(ABC):
     def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """w = DS(a)[v], the derivative of the discrete map: [samples, directions, *layout.tangent_shape]."""
 
+    def tangent_defect(self, a: np.ndarray, u: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """How far w [samples, *layout.tangent_shape] is from DS(a)[v] for a single v, relative: [samples].
+
+        It must not share code with `tangents`. Here |w − d| / |d| with d = (S(a + εv) − S(a − εv)) / 2ε, two solves
+        per sample. A problem whose w can be put into the sensitivity equation itself returns |A w + B v| / |B v|.
+        """
+        step = self.difference_step * norms(a) / np.linalg.norm(v)
+        shift = step.reshape(-1, *[1] * v.ndim) * v
+        change = self.layout.score(self.solve(a + shift) - self.solve(a - shift))
+        difference = change / (2 * step.reshape(-1, *[1] * (w.ndim - 1)))
+        return norms(w - difference) / norms(difference)
+
     def candidates(self, count: int) -> int:
         """How many inputs to draw and solve so that `count` survive `accept`."""
         return count
@@ -103,6 +117,11 @@ def check_fields(what: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
         raise ValueError(
             f"{what} {bad[:5].tolist()} have non-finite values; check the prior or the store they came from"
         )
+
+
+def norms(fields: np.ndarray) -> np.ndarray:
+    """The Euclidean norm of each sample: [samples]."""
+    return np.linalg.norm(fields.reshape(len(fields), -1), axis=1)
 
 
 def unit_norm(fields, axes: int):

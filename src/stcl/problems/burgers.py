@@ -56,6 +56,10 @@ class Burgers(Problem):
     scheme: Literal["implicit", "three_sweep"] = "implicit"
 
     tangent_class = "parabolic"
+    # The implicit step's labels stay below 1e-8. The sweeps' may be exact and still say nothing about a change of the
+    # forcing by a part in a thousand: 1e-5 and more where labels are several times too large, 1 where they diverged.
+    tangent_tolerance = 1e-6
+    difference_step = 1e-3
 
     def __post_init__(self) -> None:
         if self.nx < 4 or self.nt < 4 or self.solver_nx < 4 or self.solver_nt < 4 or self.probe_nt < 2:
@@ -146,9 +150,7 @@ class Burgers(Problem):
         return count + 4 + count // 32
 
     def accept(self, u: np.ndarray) -> np.ndarray:
-        accepted = np.abs(u).max(axis=(1, 2)) <= self.largest_response
-        self.counts["rejected"] += int(np.sum(~accepted))
-        return accepted
+        return np.abs(u).max(axis=(1, 2)) <= self.largest_response
 
     def solve(self, a: np.ndarray) -> np.ndarray:
         check_fields("forcings a", a, self.times.shape)

@@ -6,7 +6,16 @@ from functools import cached_property
 import numpy as np
 
 from stcl.layout import Layout
-from stcl.problems._square import centred, cosines, inner, laplacian, scalar_layout, solve_five_point, zero_boundary
+from stcl.problems._square import (
+    centred,
+    cosines,
+    inner,
+    laplacian,
+    scalar_layout,
+    solve_five_point,
+    tangent_defect,
+    zero_boundary,
+)
 from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
 
 INPUT_SEED = {"train": 0, "val": 50_000, "test": 100_000}
@@ -34,6 +43,7 @@ class Diffusion(Problem):
     kept_modes: int = 800  # the largest-variance pairs among them
 
     tangent_class = "spd"
+    tangent_tolerance = 1e-8
 
     def __post_init__(self) -> None:
         if self.n < 4:
@@ -134,6 +144,9 @@ class Diffusion(Problem):
             rhs = sum(factor[i, :, :, None] * field for factor, field in zip(factors, fields, strict=True))
             w[i] = self._solve_linearised(a[i : i + 1], u[i : i + 1], rhs[None])[0]
         return w
+
+    def tangent_defect(self, a: np.ndarray, u: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return tangent_defect(self._residual, u, a, w, v, self.h)
 
     def _flux_divergence(self, u, a):
         """Δₕu + ∇ₕa·∇ₕu at the interior nodes, so that ∇·(eᵃ∇u) = eᵃ times this; numpy or torch."""

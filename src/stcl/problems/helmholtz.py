@@ -6,7 +6,15 @@ from functools import cached_property
 import numpy as np
 
 from stcl.layout import Layout
-from stcl.problems._square import cosines, inner, laplacian, scalar_layout, solve_five_point, zero_boundary
+from stcl.problems._square import (
+    cosines,
+    inner,
+    laplacian,
+    scalar_layout,
+    solve_five_point,
+    tangent_defect,
+    zero_boundary,
+)
 from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
 
 INPUT_SEED = {"train": 1, "val": 2, "test": 3}
@@ -33,6 +41,7 @@ class Helmholtz(Problem):
     modes: int = 40  # cosines per axis in the prior
 
     tangent_class = "indefinite"
+    tangent_tolerance = 1e-8
 
     def __post_init__(self) -> None:
         if self.n < 4:
@@ -122,6 +131,9 @@ class Helmholtz(Problem):
         for i in range(len(a)):  # one sample at a time keeps its right-hand sides in the cache
             w[i] = self._solve_linear(a[i], factor[i, :, :, None] * interior_v)
         return w
+
+    def tangent_defect(self, a: np.ndarray, u: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return tangent_defect(lambda u, a: self._residual(u, self._potential(a)), u, a, w, v, self.h)
 
     def _potential(self, a: np.ndarray) -> np.ndarray:
         return self.kappa**2 * np.exp(2 * a)
