@@ -75,12 +75,16 @@ def _section(name: str, group: dict[str, Any]) -> str:
         lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
         required = group.get("required", [])
         for key, value in group["properties"].items():
-            default = (
-                "required" if key in required else f"`{json.dumps(value['default'])}`" if "default" in value else ""
-            )
+            default = "required" if key in required else _default(value)
             lines.append(f"| `{key}` | {_type(value)} | {default} | {value.get('description', '')} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _default(value: dict[str, Any]) -> str:
+    if "$ref" in value:
+        return "its own defaults"
+    return f"`{json.dumps(value['default'])}`" if value.get("default") is not None else ""
 
 
 def _type(value: dict[str, Any]) -> str:
