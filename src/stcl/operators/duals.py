@@ -17,43 +17,45 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from stcl.operators.dft import analyse, synthesise_onto, truncated_dft
+from stcl.operators.dft import TruncatedDFT, analyse, synthesise_onto, truncated_dft
 
-_CHUNK_BYTES = 4 * 2**20  # of dual field; about the second-level caches of two cores
+_CHUNK_BYTES = 16 * 2**20  # of dual field: small enough for the last-level cache, large enough to hide call overheads
 _aten = torch.ops.aten
 
 
 class Block(Function):
-    """(H, P) ↦ (modes of T, T Pᵀ) with T = GELU(H): what a spectral layer needs of its input.
+    """(H₀, modes, P) ↦ (T Pᵀ, modes of T) with T = GELU(H), H = H₀ + the field of the modes.
 
-    Modes are [B(1+q), 2, 2m·m, C] and T Pᵀ comes as rows [B(1+q)nx, ny, C]. T is never stored for the whole batch.
+    This is all of a spectral layer that touches whole fields; between two of them, only modes are mixed. Fields are
+    [B, 1+q, nx, ny, C], modes [B(1+q), 2, 2m·m, C] or None. H is completed in place of H₀, which nobody else needs,
+    and T is never stored for the whole batch.
     """
 
     @staticmethod
-    def forward(ctx, dual: Tensor, weight: Tensor, modes: int) -> tuple[Tensor, Tensor]:
+    def forward(ctx, dual: Tensor, modes: Tensor | None, weight: Tensor, cutoff: int) -> tuple[Tensor, Tensor]:
         b, r, nx, ny, c = dual.shape
-        dft = truncated_dft(nx, ny, modes, dual.dtype, dual.device)
-        spectrum = dual.new_empty(b * r, 2, 2 * modes**2, c)
-        local = dual.new_empty(b * r * nx, ny, c)
-        by_sample = spectrum.unflatten(0, (b, r)), local.view(dual.shape)
+        dft = truncated_dft(nx, ny, cutoff, dual.dtype, dual.device)
+        local, spectrum = torch.empty_like(dual), dual.new_empty(b * r, 2, 2 * cutoff**2, c)
+        spectrum_of = spectrum.unflatten(0, (b, r))
         slope, scratch = torch.empty_like(dual[:, 0]), _Scratch(dual)
         for chunk in _chunks(dual):
-            scratch.slope(dual[chunk, 0], slope[chunk])
-            t = scratch.gelu(dual[chunk], slope[chunk])
-            by_sample[0][chunk] = analyse(dft, t.flatten(0, 1)).unflatten(0, (-1, r))
-            torch.mm(t.view(-1, c), weight.mT, out=by_sample[1][chunk].view(-1, c))
+            h = _complete(dft, dual, modes, chunk)
+            t = scratch.gelu(h, scratch.slope(h[:, 0], slope[chunk]))
+            torch.mm(t.view(-1, c), weight.mT, out=local[chunk].view(-1, c))
+            spectrum_of[chunk] = analyse(dft, t.flatten(0, 1)).unflatten(0, (-1, r))
         ctx.save_for_backward(dual, slope, weight)
-        ctx.modes = modes
-        return spectrum, local
+        ctx.cutoff, ctx.completed = cutoff, modes is not None
+        return local, spectrum
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, spectrum_bar: Tensor, local_bar: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx, local_bar: Tensor, spectrum_bar: Tensor) -> tuple[Tensor | None, ...]:
         dual, slope, weight = ctx.saved_tensors
         b, r, nx, ny, c = dual.shape
-        adjoint = truncated_dft(nx, ny, ctx.modes, dual.dtype, dual.device).transposed()
-        spectrum_bar, local_bar = spectrum_bar.unflatten(0, (b, r)), local_bar.reshape(dual.shape)
+        adjoint = truncated_dft(nx, ny, ctx.cutoff, dual.dtype, dual.device).transposed()
+        local_bar, spectrum_bar = local_bar.contiguous(), spectrum_bar.unflatten(0, (b, r))
         dual_bar, weight_bar = torch.empty_like(dual), torch.zeros_like(weight)
+        modes_bar = dual.new_empty(b * r, 2, 2 * ctx.cutoff**2, c) if ctx.completed else None
         scratch = _Scratch(dual)
         for chunk in _chunks(dual):
             h, t_bar, out_bar = dual[chunk], dual_bar[chunk], local_bar[chunk].view(-1, c)
@@ -66,11 +68,12 @@ class Block(Function):
                 slope_bar.addcmul_(t_bar[:, j], h[:, j])
             t_bar.mul_(slope[chunk].unsqueeze(1))
             t_bar[:, 0].addcmul_(slope_bar, _curvature(h[:, 0]))
-        return dual_bar, weight_bar, None
+            _complete_adjoint(adjoint, dual_bar, modes_bar, chunk)
+        return dual_bar, modes_bar, weight_bar, None
 
 
 class Head(Function):
-    """Last GELU and pointwise head, y = W₂ g(W₁ g(h) + b₁) + b₂, and its q tangents, from a dual field H.
+    """Last GELU and pointwise head, y = W₂ g(W₁ g(h) + b₁) + b₂, and its q tangents, from H as in `Block`.
 
     The head acts at each node alone and has few outputs, so its Jacobian is formed once per node, in reverse,
 
@@ -81,8 +84,11 @@ class Head(Function):
     """
 
     @staticmethod
-    def forward(ctx, dual: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx, dual: Tensor, modes: Tensor | None, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, cutoff: int
+    ) -> tuple[Tensor, Tensor]:
         b, r, nx, ny, c = dual.shape
+        dft = truncated_dft(nx, ny, cutoff, dual.dtype, dual.device)
         outputs, hidden = w2.shape
         y = dual.new_empty(b, nx, ny, outputs)
         dy = dual.new_empty(b, r - 1, nx, ny, outputs)
@@ -90,7 +96,8 @@ class Head(Function):
         slope_h, slope_k = dual.new_empty(b, nx, ny, c), dual.new_empty(b, nx * ny, hidden)
         scratch = _Scratch(dual, hidden)
         for chunk in _chunks(dual):
-            h, dh = dual[chunk, 0], dual[chunk, 1:]
+            h, dh = _complete(dft, dual, modes, chunk).split((1, r - 1), 1)
+            h = h.squeeze(1)
             k = torch.addmm(b1, _aten.gelu(h).view(-1, c), w1.mT)
             torch.addmm(b2, _aten.gelu(k), w2.mT, out=y[chunk].view(-1, outputs))
             inner = torch.mm(scratch.slope(k, slope_k[chunk].view(-1, hidden)), product)
@@ -98,14 +105,17 @@ class Head(Function):
             for o in range(outputs):
                 torch.sum(dh * jacobian[:, None, :, :, o], -1, out=dy[chunk][..., o])
         ctx.save_for_backward(dual, slope_h, slope_k, w1, b1, w2)
+        ctx.cutoff, ctx.completed = cutoff, modes is not None
         return y, dy
 
     @staticmethod
     @once_differentiable
     def backward(ctx, y_bar: Tensor, dy_bar: Tensor) -> tuple[Tensor, ...]:
         dual, slopes_h, slopes_k, w1, b1, w2 = ctx.saved_tensors
-        r, c = dual.shape[1], dual.shape[-1]
+        b, r, nx, ny, c = dual.shape
         outputs, hidden = w2.shape
+        adjoint = truncated_dft(nx, ny, ctx.cutoff, dual.dtype, dual.device).transposed()
+        modes_bar = dual.new_empty(b * r, 2, 2 * ctx.cutoff**2, c) if ctx.completed else None
         product = _product(w2, w1)
         dual_bar, product_bar = torch.empty_like(dual), torch.zeros_like(product)
         w1_bar, b1_bar, w2_bar = torch.zeros_like(w1), torch.zeros_like(b1), torch.zeros_like(w2)
@@ -136,10 +146,26 @@ class Head(Function):
             b1_bar += k_bar.sum(0)
             h_bar = torch.mul(torch.mm(k_bar, w1).view_as(h), slope_h.squeeze(3), out=dual_bar[chunk, 0])
             h_bar.addcmul_(slope_h_bar, _curvature(h))
+            _complete_adjoint(adjoint, dual_bar, modes_bar, chunk)
         product_bar = product_bar.view(-1, outputs, c)
         w1_bar += torch.einsum("doi,od->di", product_bar, w2)
         w2_bar += torch.einsum("doi,di->od", product_bar, w1)
-        return dual_bar, w1_bar, b1_bar, w2_bar, y_bar.sum((0, 1, 2))
+        return dual_bar, modes_bar, w1_bar, b1_bar, w2_bar, y_bar.sum((0, 1, 2)), None
+
+
+def _complete(dft: TruncatedDFT, dual: Tensor, modes: Tensor | None, chunk: slice) -> Tensor:
+    """The chunk of H = H₀ + the field of the modes, in place."""
+    h = dual[chunk]
+    if modes is not None:
+        synthesise_onto(dft, h.view(-1, *h.shape[-2:]), modes.unflatten(0, dual.shape[:2])[chunk].flatten(0, 1))
+    return h
+
+
+def _complete_adjoint(adjoint: TruncatedDFT, dual_bar: Tensor, modes_bar: Tensor | None, chunk: slice) -> None:
+    """Gradient of the modes from that of H, while the latter is in the cache."""
+    if modes_bar is not None:
+        by_sample = modes_bar.unflatten(0, dual_bar.shape[:2])
+        by_sample[chunk] = analyse(adjoint, dual_bar[chunk].flatten(0, 1)).unflatten(0, (-1, dual_bar.shape[1]))
 
 
 def _product(w2: Tensor, w1: Tensor) -> Tensor:

@@ -81,14 +81,13 @@ class FNO(nn.Module):
         self._check_grid(x)
         h, dh = self._first(x, dx if dx.ndim > x.ndim else dx.unsqueeze(0))
         dual = torch.cat([h.unsqueeze(1), dh.expand(len(x), -1, *h.shape[1:])], 1)
-        nx, ny = x.shape[1:3]
-        dft = truncated_dft(nx, ny, self.modes, x.dtype, x.device)
+        nodes, modes = x.shape[1] * x.shape[2], None
         for spectral, pointwise in zip(self.spectral[1:], self.pointwise[1:], strict=True):
-            modes, rows = Block.apply(dual, pointwise.weight, self.modes)
+            dual, modes = Block.apply(dual, modes, pointwise.weight, self.modes)
             modes = mix(modes, spectral.matrices())
-            modes[:: dual.shape[1], 0, 0] += math.sqrt(nx * ny) * pointwise.bias  # values only
-            dual = synthesise_onto(dft, rows, modes).view_as(dual)
-        return Head.apply(dual, self.head_in.weight, self.head_in.bias, self.head_out.weight, self.head_out.bias)
+            modes[:: dual.shape[1], 0, 0] += math.sqrt(nodes) * pointwise.bias  # a constant, of the values only
+        head_in, head_out = self.head_in, self.head_out
+        return Head.apply(dual, modes, head_in.weight, head_in.bias, head_out.weight, head_out.bias, self.modes)
 
     def _first(self, x: Tensor, dx: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """h₁ = K₁(L x + l) of x, and K₁ L dx: [..., nx, ny, c_in] → [..., nx, ny, width].
