@@ -14,7 +14,8 @@ help: ## list the targets
 
 quick: $(VENV)/workflow.installed ## run the quick study and write its report
 	$(BIN)/snakemake
-	$(BIN)/snakemake --report $(REPORT) --report-after-run || $(BIN)/snakemake --report $(REPORT)
+	@test -n "$$(find results/$(PRESET)/tables results/$(PRESET)/figures -newer $(REPORT) 2>&1)" || exit 0; \
+	$(BIN)/snakemake --report $(REPORT)
 	@echo
 	@cat results/$(PRESET)/tables/field_error.md
 	@echo
