@@ -122,3 +122,11 @@ def test_the_manifest_of_another_store_is_refused(manifest):
     manifest.write_text(json.dumps(described | {"content": "0" * 32}))
     with pytest.raises(StoreError, match="content hash differs"):
         stores.read(manifest)
+
+
+def test_a_kill_between_moving_and_describing_starts_over(manifest, tmp_path):
+    """The finished store was moved away, the working folder still says that everything is done."""
+    store = writer(tmp_path / "other")
+    store.append(rows(0, 6), {})
+    shutil.rmtree(store.folder / stores.FIELDS)
+    assert writer(tmp_path / "other").done == 0

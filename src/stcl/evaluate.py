@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from stcl import checkpoint, problems, stores
+from stcl.allocator import keep_heap
 from stcl.metrics import field_errors, jacobian_errors
 from stcl.network import build_surrogate
 from stcl.protocol import Network
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
+    keep_heap()
     torch.set_num_threads(arguments.threads)
     try:
         evaluate(arguments.run, arguments.data, arguments.bank, arguments.out, torch.device(arguments.device))

@@ -111,7 +111,7 @@ class StoreWriter:
             progress = json.loads(self._progress.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return False
-        if progress["key"] != self.key:
+        if progress["key"] != self.key or not (self.folder / FIELDS).is_dir():  # moved, but not described, by a kill
             return False
         self.done, self.cost = progress["done"], Counter(progress["cost"])
         return True
