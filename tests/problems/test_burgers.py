@@ -8,7 +8,9 @@ from covariances import covariance_z_scores
 from scipy.interpolate import RegularGridInterpolator
 from scipy.sparse.linalg import spsolve
 
+from stcl.labels import check_labels
 from stcl.problems.burgers import Burgers
+from stcl.stores import StoreError
 
 SMALL = {"nx": 16, "nt": 25, "solver_nx": 32, "solver_nt": 50}
 DIVERGED = [314, 345, 384]  # rows of the published training set
@@ -299,20 +301,26 @@ def test_published_labels_that_diverged():
     assert np.linalg.norm(bounded[0] - w[0]) < 3e-3 * np.linalg.norm(bounded[0])  # an ordinary row hardly changes
 
 
-def test_finite_differences_tell_diverged_labels_sample_by_sample():
-    """All directions of a diverged sample blow up alike, so only another sample or the solver itself gives it away."""
+def test_the_guard_tells_diverged_labels_sample_by_sample():
+    """Of a diverged sample all directions blow up alike, so that it takes the solver to give it away.
+
+    Rows 182 and 419 are bounded, but several times too large: exact derivatives of sweeps that hardly contract.
+    """
+    rows = [0, 182, *DIVERGED, 419]
     for scheme in ("three_sweep", "implicit"):
         problem = Burgers(scheme=scheme)
-        a = problem.inputs(max(DIVERGED) + 1, "train")[[0, *DIVERGED]]
-        v = problem.directions(8, "train")
-        w = problem.tangents(a, problem.solve(a), v)
+        a, v = problem.inputs(max(rows) + 1, "train")[rows], problem.directions(8, "train")
+        u = problem.solve(a)
+        w = problem.tangents(a, u, v)
         sizes = rms(w, axis=(2, 3))
         assert (sizes.max(axis=1) < 10 * np.median(sizes, axis=1)).all()
-        step = 1e-3 * np.linalg.norm(a, axis=1, keepdims=True)
-        difference = (problem.solve(a + step * v[0]) - problem.solve(a - step * v[0])) / (2 * step[..., None])
-        error = rms(difference - w[:, 0], axis=(1, 2)) / rms(difference, axis=(1, 2))
-        assert error[0] < 1e-6
-        assert (error[1:] > 0.9).all() if scheme == "three_sweep" else (error[1:] < 1e-6).all()
+        check_labels(problem, 0, a[:1], u[:1], v, w[:1])
+        if scheme == "implicit":
+            check_labels(problem, 0, a, u, v, w)
+            continue
+        for i in range(1, len(rows)):
+            with pytest.raises(StoreError, match=f"sample {rows[i]}, relative defect"):
+                check_labels(problem, rows[i], a[i : i + 1], u[i : i + 1], v, w[i : i + 1])
 
 
 def test_implicit_tangents_of_the_worst_rows_on_the_solver_grid():

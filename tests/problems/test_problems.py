@@ -7,6 +7,8 @@ import torch
 from cases import CASES, Case
 
 from stcl import problems
+from stcl.labels import check_labels
+from stcl.stores import StoreError
 
 RESOLUTIONS = {  # half, paper and double
     "diffusion": [{"n": 33}, {}, {"n": 129}],
@@ -228,6 +230,58 @@ def test_tangents_satisfy_the_sensitivity_equation(case, problem, solved, direct
         for name, block in blocks(torch.func.jvp(problem.residual, (u, a), (w[:, k], direction))[1]).items():
             if name not in case.stabilised:
                 assert block.norm() < 1e-9 * size, name
+
+
+# -- the guard of the banks ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def labels(problem, solved, directions):
+    """Tangents about inputs and states as they are stored."""
+    a, u, v = (x.astype(np.float32).astype(np.float64) for x in (*solved, directions))
+    return a, u, v, problem.tangents(a, u, v)
+
+
+def test_the_guard_accepts_tangents(problem, labels):
+    a, u, v, w = labels
+    check_labels(problem, 0, a, u, v, w)
+    defect = problem.tangent_defect(a, u, v[0], w[:, 0])
+    assert defect.shape == (3,)
+    assert (defect < 0.1 * problem.tangent_tolerance).all()
+
+
+def test_the_defect_is_the_relative_error_of_a_scaled_tangent(problem, labels):
+    a, u, v, w = labels
+    np.testing.assert_allclose(problem.tangent_defect(a, u, v[0], 1.25 * w[:, 0]), 0.25, rtol=1e-3)
+
+
+FAULTS = {  # what may be wrong with the second sample's third label
+    "not a number": lambda w: w.flat.__setitem__(w.size // 3, np.nan),
+    "infinite": lambda w: w.flat.__setitem__(w.size // 3, -np.inf),
+    "one entry": lambda w: w.flat.__setitem__(w.size // 3, w.flat[w.size // 3] + 0.1 * w.std()),
+    "first entry": lambda w: w.flat.__setitem__(0, w.flat[0] + 0.1 * w.std()),
+    "last entry": lambda w: w.flat.__setitem__(-1, w.flat[-1] + 0.1 * w.std()),
+    "one percent": lambda w: w.__imul__(1.01),
+    "forgotten": lambda w: w.fill(0.0),
+    "diverged": lambda w: w.__imul__(1e6),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_guard_refuses_a_bank_with_one_bad_label(problem, labels, fault):
+    a, u, v, w = labels
+    w = w.copy()
+    FAULTS[fault](w[1, 2])
+    with pytest.raises(StoreError, match=r"sample 101, .*Nothing of this chunk was stored"):
+        check_labels(problem, 100, a, u, v, w)
+
+
+def test_the_guard_refuses_labels_that_are_all_wrong_alike(problem, labels):
+    a, u, v, w = labels
+    with pytest.raises(StoreError, match=r"3 of 3 samples .* sample 0, relative defect"):
+        check_labels(problem, 0, a, u, v, 1.01 * w)
+    with pytest.raises(StoreError, match=r"3 of 3 samples .* sample 0, relative defect"):
+        check_labels(problem, 0, a, u, v[::-1], w)
 
 
 @pytest.mark.slow
