@@ -1,15 +1,15 @@
 """The configuration file: its shape, its defaults, and the checks that need more than one key."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from stcl import problems
-from stcl.protocol import Fno, Network, OfflineDi, Positive, PositiveFloat, Settings, Stcl, Training
+from stcl.losses import rule
+from stcl.losses.settings import OfflineDi, Stcl
+from stcl.protocol import Network, Positive, PositiveFloat, Settings, Training
 
-LOSSES = Path(__file__).parent / "losses"
 METHODS = ("fno", "offline_di", "stcl")
 
 # Names become parts of paths, so they hold nothing that could leave the results folder.
@@ -40,18 +40,46 @@ class Bank(Settings):
     )
 
 
+Grid = Annotated[list[PositiveFloat], Field(min_length=1)]
 Lambdas = Annotated[
-    list[PositiveFloat],
-    Field(alias="lambda", min_length=1, description="derivative-to-data ratio; several values are a validation grid"),
+    Annotated[Grid, Tag("grid")] | Annotated[dict[Positive, Grid], Tag("by_size")],
+    Discriminator(lambda value: "by_size" if isinstance(value, dict) else "grid"),
 ]
 
 
-class TunedOfflineDi(OfflineDi):
-    lam: Lambdas
+class Tuned(Settings):
+    """A method with a derivative term."""
+
+    lam: Lambdas = Field(
+        alias="lambda", description="derivative-to-data ratio, also by N; several values are a validation grid"
+    )
+
+    @field_validator("lam", mode="before")
+    @classmethod
+    def _one_value(cls, lam: Any) -> Any:
+        """A number is a grid of one; keys of a mapping may have become strings on the way through JSON."""
+        if isinstance(lam, dict):
+            return {int(n) if str(n).isdigit() else n: _listed(value) for n, value in lam.items()}
+        return _listed(lam)
+
+    def lambdas(self, n_train: int) -> list[float]:
+        return self.lam[n_train] if isinstance(self.lam, dict) else self.lam
 
 
-class TunedStcl(Stcl):
-    lam: Lambdas
+def _listed(value: Any) -> Any:
+    return [float(value)] if isinstance(value, int | float) else value
+
+
+class Fno(Settings):
+    """Data loss only."""
+
+
+class TunedOfflineDi(OfflineDi, Tuned):
+    """Matching of stored tangents."""
+
+
+class TunedStcl(Stcl, Tuned):
+    """The sketched tangent consistency loss."""
 
 
 class Methods(Settings):
@@ -66,13 +94,6 @@ class Methods(Settings):
     def _bare_keys(cls, methods: Any) -> Any:
         """`fno:` with nothing after it means: with defaults."""
         return {k: v if v is not None else {} for k, v in methods.items()} if isinstance(methods, dict) else methods
-
-    @field_validator("offline_di", "stcl", mode="before")
-    @classmethod
-    def _one_lambda(cls, method: Any) -> Any:
-        if isinstance(method, dict) and isinstance(method.get("lambda"), int | float):
-            method = method | {"lambda": [float(method["lambda"])]}
-        return method
 
     def enabled(self) -> Iterator[tuple[str, Any]]:
         for name in METHODS:
@@ -110,7 +131,9 @@ class Config(Settings):
     reduced: bool = Field(description="true unless sizes and budgets are the paper's; tables say so")
     seeds: list[Annotated[int, Field(ge=0)]] = Field(description="training seeds", min_length=1)
     tune_seeds: list[Annotated[int, Field(ge=0)]] = Field(
-        default_factory=lambda: [0], description="seeds over which a λ grid is decided; seed 0 if left out", min_length=1
+        default_factory=lambda: [0],
+        description="seeds over which a λ grid is decided; seed 0 if left out",
+        min_length=1,
     )
     problems: dict[Name, ProblemSettings] = Field(description="the problems by name", min_length=1)
     figures: Figures = Field(default_factory=Figures, description="looks of the figures")
@@ -118,16 +141,31 @@ class Config(Settings):
 
 def parse(config: dict[str, Any]) -> Config:
     """The validated configuration with defaults filled in. Raises ConfigError with every finding, one a line."""
+    config = _plain(config)
     try:
-        parsed = Config.model_validate(_plain(config))
+        parsed = Config.model_validate(config)
     except ValidationError as error:
-        raise ConfigError(_message(_explain(e) for e in error.errors())) from None
+        raise ConfigError(_message(_explain(e, config) for e in error.errors())) from None
+    parsed = parsed.model_copy(update={"problems": {n: _with_form(n, s) for n, s in parsed.problems.items()}})
     findings = [f for name, settings in parsed.problems.items() for f in _check_problem(name, settings)]
     for key in ("seeds", "tune_seeds"):
         findings += _check_unique(key, getattr(parsed, key))
     if findings:
         raise ConfigError(_message(findings))
     return parsed
+
+
+def _with_form(name: str, settings: ProblemSettings) -> ProblemSettings:
+    """The settings with the form that the decision rule gives, where sTCL has none of its own."""
+    methods = settings.methods
+    if methods.stcl is None or methods.stcl.form is not None:
+        return settings
+    try:
+        form = rule.default_form(problems.load(name, **settings.options))
+    except (ValueError, TypeError):
+        return settings  # _check_problem says why
+    stcl = methods.stcl.model_copy(update={"form": form})
+    return settings.model_copy(update={"methods": methods.model_copy(update={"stcl": stcl})})
 
 
 def _plain(value: Any) -> Any:
@@ -141,23 +179,37 @@ def _message(findings) -> str:
     return "the configuration cannot be used:\n" + "\n".join(f"  - {finding}" for finding in findings)
 
 
-def _explain(error: Any) -> str:
-    path = ".".join(str(part) for part in error["loc"])
+def _explain(error: Any, config: dict[str, Any]) -> str:
+    path = _path(error["loc"], config)
     if error["type"] == "extra_forbidden":
         return f"{path}: unknown key; config/README.md lists the known ones"
     if error["type"] == "missing":
         return f"{path}: this key is required"
+    if error["type"] == "union_tag_invalid":
+        what, context = error["loc"][-1], error["ctx"]
+        return f"{path}: no {what} {context['tag']!r}; there are: {context['expected_tags']}"
     return f"{path}: {error['msg']}, got {error['input']!r}"
+
+
+def _path(location: tuple[str | int, ...], config: Any) -> str:
+    """Where in the file; the names of alternatives, which a location has between the keys, are not in it."""
+    node, parts = config, []
+    for depth, part in enumerate(location, start=1):
+        inside = part in node if isinstance(node, dict) else isinstance(node, list) and isinstance(part, int)
+        if inside or depth == len(location):
+            parts.append(str(part))
+        node = node[part] if inside else node
+    return ".".join(parts)
 
 
 def _check_problem(name: str, settings: ProblemSettings) -> Iterator[str]:
     where = f"problems.{name}"
     try:
-        grid = problems.load(name, **settings.options).layout.grid
+        problem = problems.load(name, **settings.options)
     except (ValueError, TypeError) as error:
         yield f"{where}: {error}"
         return
-    modes = settings.network.modes
+    grid, modes = problem.layout.grid, settings.network.modes
     if 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
         yield (
             f"{where}.network.modes: {modes} modes need a grid of at least {2 * modes} x {2 * modes - 2} nodes, "
@@ -171,8 +223,13 @@ def _check_problem(name: str, settings: ProblemSettings) -> Iterator[str]:
         )
     yield from _check_unique(f"{where}.train_sizes", settings.train_sizes)
     for method, chosen in settings.methods.enabled():
-        if method != "fno":
-            yield from _check_unique(f"{where}.methods.{method}.lambda", chosen.lam)
+        if isinstance(chosen, Tuned):
+            yield from _check_lambdas(f"{where}.methods.{method}.lambda", chosen, settings.train_sizes)
+    if settings.training.gradient_variance and min(settings.train_sizes) <= settings.training.batch:
+        yield (
+            f"{where}.training.gradient_variance: N = {min(settings.train_sizes)} is one update of "
+            f"{settings.training.batch} an epoch, a variance needs two; use a smaller batch"
+        )
     offline = settings.methods.offline_di
     if offline is not None and offline.q > settings.bank.train:
         yield (
@@ -181,12 +238,16 @@ def _check_problem(name: str, settings: ProblemSettings) -> Iterator[str]:
         )
     stcl = settings.methods.stcl
     if stcl is not None:
-        for kind, name in (("form", stcl.form.name), ("metric", stcl.form.metric)):
-            known = sorted(p.stem for p in (LOSSES / f"{kind}s").glob("[a-z]*.py"))
-            if name not in known:
-                yield f"{where}.methods.stcl.form: no {kind} {name!r}; there are: {', '.join(known)}"
+        yield from (f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.form, problem))
     if not list(settings.methods.enabled()):
         yield f"{where}.methods: name at least one of {', '.join(METHODS)}"
+
+
+def _check_lambdas(where: str, chosen: Tuned, train_sizes: list[int]) -> Iterator[str]:
+    if isinstance(chosen.lam, dict) and set(chosen.lam) != set(train_sizes):
+        yield f"{where}: given for N = {sorted(chosen.lam)}, train_sizes are {train_sizes}; give one for each"
+    for grid in chosen.lam.values() if isinstance(chosen.lam, dict) else [chosen.lam]:
+        yield from _check_unique(where, grid)
 
 
 def _check_unique(where: str, values: list) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stcl.config import Config, ProblemSettings
+from stcl.config import Config, ProblemSettings, Tuned
 from stcl.provenance import canonical, code_id
 
 SELECTED = "selected"
@@ -44,7 +44,7 @@ class Plan:
         """The cells whose errors are reported."""
         settings = self.config.problems[problem]
         return [
-            Cell(problem, n, method, _reported_lambda(chosen), seed)
+            Cell(problem, n, method, _reported_lambda(chosen, n), seed)
             for n in settings.train_sizes
             for method, chosen in settings.methods.enabled()
             for seed in self.config.seeds
@@ -53,9 +53,10 @@ class Plan:
     def tuning_cells(self, problem: str, n_train: int, method: str) -> list[Cell]:
         """The cells that a λ grid is decided by; none if there is no grid."""
         chosen = getattr(self.config.problems[problem].methods, method)
-        if _reported_lambda(chosen) != SELECTED:
+        if _reported_lambda(chosen, n_train) != SELECTED:
             return []
-        return [Cell(problem, n_train, method, lam, seed) for lam in chosen.lam for seed in self.config.tune_seeds]
+        grid = chosen.lambdas(n_train)
+        return [Cell(problem, n_train, method, lam, seed) for lam in grid for seed in self.config.tune_seeds]
 
     @cached_property
     def cells(self) -> dict[str, Cell]:
@@ -118,7 +119,10 @@ class Plan:
         modules = ["stcl.train", f"stcl.problems.{cell.problem}", f"stcl.methods.{cell.method}"]
         if cell.method == "stcl":
             form = self.config.problems[cell.problem].methods.stcl.form
-            modules += [f"stcl.losses.forms.{form.name}", f"stcl.losses.metrics.{form.metric}"]
+            modules.append(f"stcl.losses.forms.{form.name}")
+            metric = getattr(form, "metric", None)
+            if metric is not None:
+                modules.append(f"stcl.losses.metrics.{metric.name}")
         return code_id(*modules)
 
 
@@ -126,8 +130,8 @@ def _problem(name: str, settings: ProblemSettings) -> dict[str, Any]:
     return {"problem": name, "options": settings.options}
 
 
-def _reported_lambda(chosen: Any) -> float | str | None:
-    grid = getattr(chosen, "lam", None)
-    if grid is None:
+def _reported_lambda(chosen: Any, n_train: int) -> float | str | None:
+    if not isinstance(chosen, Tuned):
         return None
+    grid = chosen.lambdas(n_train)
     return grid[0] if len(grid) == 1 else SELECTED

@@ -1,4 +1,4 @@
-"""The training protocol as typed settings: network, optimisation, weighting, sketch, form.
+"""The training protocol as typed settings: what every cell has. Those of the derivative term: stcl.losses.settings.
 
 Defaults are what a new problem should start from. Where the published tables used something else for one of the
 problems, `config/paper.yaml` says so and docs/protocol.md says why.
@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-ModuleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
 class Settings(BaseModel):
@@ -50,49 +49,7 @@ class Training(Settings):
         "mse", description="validation error that picks the checkpoint and drives the schedule"
     )
     schedule: Schedule = Field(default_factory=Schedule, description="learning-rate reduction")
-
-
-class Weighting(Settings):
-    """γ = λ · EMA(L_data) / max(EMA(L_deriv), floor)."""
-
-    decay: float = Field(0.99, description="of both moving averages", ge=0, lt=1)
-    floor: PositiveFloat = Field(1e-20, description="smallest derivative loss that is divided by")
-    update: Literal["before", "after"] = Field(
-        "before", description="averages take the current losses before γ is used, or after (first γ = λ)"
+    auxiliary_weight: PositiveFloat = Field(
+        0.05, description="of the squared error of responses that are not scored, up to a constant per sample"
     )
-
-
-class Sketch(Settings):
-    """Where the q directions of an sTCL update come from."""
-
-    source: Literal["fresh", "pool"] = Field("fresh", description="new draws at each update, or a fixed pool, cycled")
-    pool: Positive = Field(2048, description="size of the pool, for source `pool`")
-    shared: bool = Field(False, description="one set of q directions for the whole batch, instead of per sample")
-
-
-class Form(Settings):
-    """How the tangent residual becomes a loss."""
-
-    name: ModuleName = Field("preconditioned_residual", description="a module of stcl/losses")
-    metric: ModuleName = Field("inverse_laplacian", description="a module of stcl/losses/metrics")
-    detach_state: bool = Field(True, description="no gradient through u_θ where it is a coefficient")
-
-
-class Fno(Settings):
-    """Data loss only."""
-
-
-class OfflineDi(Settings):
-    """Matching of stored tangents."""
-
-    q: Positive = Field(4, description="directions per update, without replacement, shared by the batch")
-    weighting: Weighting = Field(default_factory=Weighting, description="of the derivative loss")
-
-
-class Stcl(Settings):
-    """The sketched tangent consistency loss."""
-
-    q: Positive = Field(4, description="directions per update")
-    form: Form = Field(default_factory=Form, description="residual to loss")
-    sketch: Sketch = Field(default_factory=Sketch, description="where directions come from")
-    weighting: Weighting = Field(default_factory=Weighting, description="of the derivative loss")
+    gradient_variance: bool = Field(False, description="record the gradients' variance within each epoch")

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 from stcl import checkpoint, problems, stores
+from stcl.gradient_variance import GradientVariance
+from stcl.losses.data import DataLoss, Objective
 from stcl.methods import Setup
 from stcl.metrics import relative_error
 from stcl.network import build_surrogate
@@ -28,8 +30,7 @@ from stcl.operators.surrogate import Surrogate
 from stcl.progress import Progress
 from stcl.protocol import Network, Training
 
-HISTORY = ("epoch", "data", "derivative", "gamma", "learning_rate", "val_mse", "val_relative", "best", "seconds")
-
+LOSSES = ("data", "derivative", "gamma")
 
 Pairs = tuple[Tensor, Tensor]  # inputs a and responses u on the training device
 
@@ -48,12 +49,11 @@ class Trainer:
     def __init__(
         self,
         surrogate: Surrogate,
-        objective: Any,
+        objective: Objective,
         train: Pairs,
         val: Pairs,
         settings: Training,
     ) -> None:
-        """`objective(surrogate, a, u, rows)` gives the losses of one update."""
         self.surrogate, self.objective, self.settings = surrogate, objective, settings
         self.train, self.val = train, val
         self.optimiser = torch.optim.Adam(
@@ -66,8 +66,9 @@ class Trainer:
             min_lr=settings.schedule.minimum,
         )
         self.best, self.best_epoch, self.best_weights = math.inf, 0, self._weights()
-        self.history: list[list[float]] = []
+        self.history: list[dict[str, float]] = []
         self.seconds = 0.0
+        self.variance = GradientVariance(list(surrogate.parameters())) if settings.gradient_variance else None
 
     @property
     def epoch(self) -> int:
@@ -76,45 +77,47 @@ class Trainer:
     def run_epoch(self) -> None:
         """One pass over the training set, validation, schedule, best checkpoint, a row of history."""
         start = time.perf_counter()
-        losses = self._updates()
-        rate = self.optimiser.param_groups[0]["lr"]
-        mse, relative = self._validate()
-        row = dict(zip(("data", "derivative", "gamma"), losses, strict=True), val_mse=mse, val_relative=relative)
+        row = {"epoch": self.epoch + 1} | self._updates()
+        row["learning_rate"] = self.optimiser.param_groups[0]["lr"]
+        row["val_mse"], row["val_relative"] = self._validate()
         self._refuse_divergence(row)
-        monitored = mse if self.settings.monitor == "mse" else relative
+        monitored = row[f"val_{self.settings.monitor}"]
         self.scheduler.step(monitored)
         if monitored < self.best:
             self.best, self.best_epoch, self.best_weights = monitored, self.epoch + 1, self._weights()
         self.seconds += time.perf_counter() - start
-        row |= {"epoch": self.epoch + 1, "learning_rate": rate, "best": self.best, "seconds": self.seconds}
-        self.history.append([row[name] for name in HISTORY])
+        self.history.append(row | {"best": self.best, "seconds": self.seconds})
 
-    def _updates(self) -> list[float]:
-        """All updates of an epoch; means of (data loss, derivative loss, γ). Reads from the device once, at the end."""
+    def _updates(self) -> dict[str, float]:
+        """All updates of an epoch; means of losses and γ. Reads from the device once, at the end."""
         a, u = self.train
-        total = torch.zeros(3, device=a.device)
+        total = torch.zeros(len(LOSSES), device=a.device)
         batches = torch.randperm(len(a)).split(self.settings.batch)
         for rows in batches:
             on_device = rows.to(a.device, non_blocking=True)
             total += self.update(a[on_device], u[on_device], rows)
-        return (total / len(batches)).tolist()
+        means = dict(zip(LOSSES, (total / len(batches)).tolist(), strict=True))
+        return means | (self.variance.finish() if self.variance else {})
 
     def update(self, a: Tensor, u: Tensor, rows: Tensor) -> Tensor:
         """One step of the optimiser on a batch; (data loss, derivative loss, γ) on the device."""
         self.optimiser.zero_grad()
         losses = self.objective(self.surrogate, a, u, rows)
+        if self.variance:
+            self.variance.add(losses)
         losses.total.backward()
         torch.nn.utils.clip_grad_norm_(self.surrogate.parameters(), self.settings.clip)
         self.optimiser.step()
-        return torch.stack([losses.data, losses.derivative, losses.gamma])
+        return torch.stack([losses.data, losses.derivative, losses.gamma]).detach()
 
     def _validate(self) -> tuple[float, float]:
-        """Mean squared error over all values, and mean relative error of the scored responses."""
+        """Mean squared error over all values, and mean relative error, of the scored responses."""
         a, u = self.val
+        score = self.surrogate.layout.score
         with torch.no_grad():
-            predicted = torch.cat([self.surrogate(part) for part in a.split(64)])
-            mse = (predicted - u).square().mean()
-            relative = relative_error(self.surrogate.layout.score(predicted), self.surrogate.layout.score(u)).mean()
+            predicted = torch.cat([score(self.surrogate(part)) for part in a.split(64)])
+            mse = (predicted - score(u)).square().mean()
+            relative = relative_error(predicted, score(u)).mean()
         return tuple(torch.stack([mse, relative]).tolist())
 
     def _refuse_divergence(self, row: dict[str, float]) -> None:
@@ -185,7 +188,7 @@ def train_cell(
                 next_save = end + max(SAVE_SECONDS, (end - start) / SAVE_SHARE)
     checkpoint.save(out.with_name("weights.pt"), trainer.best_weights)
     write_history(out.with_name("history.csv"), trainer.history)
-    best = dict(zip(HISTORY, trainer.history[trainer.best_epoch - 1], strict=True))
+    best = trainer.history[trainer.best_epoch - 1]
     record = {
         "spec": spec,
         "code": code,
@@ -223,26 +226,35 @@ def _trainer(
     surrogate = build_surrogate(problem.layout, network).to(device)
     if network.standardise:
         surrogate.standardise(train_pairs[0])
-    setup = Setup(problem, spec["settings"], spec["lam"], spec["basis"], spec["n_train"], spec["seed"], device, bank)
+    setup = Setup(
+        problem=problem,
+        data_loss=DataLoss(problem.layout, settings.auxiliary_weight),
+        settings=spec["settings"],
+        lam=spec["lam"],
+        basis=spec["basis"],
+        n_train=spec["n_train"],
+        seed=spec["seed"],
+        device=device,
+        bank=bank,
+    )
     objective = importlib.import_module(f"stcl.methods.{spec['method']}").build(setup)
     return Trainer(surrogate, objective, train_pairs, val_pairs, settings)
 
 
-def _note(row: list[float]) -> str:
-    values = dict(zip(HISTORY, row, strict=True))
+def _note(row: dict[str, float]) -> str:
     return (
-        f"data {values['data']:.3e}  derivative {values['derivative']:.3e}  gamma {values['gamma']:.2e}  "
-        f"val {values['val_mse']:.3e} ({100 * values['val_relative']:.2f} %)  best {values['best']:.3e}  "
-        f"lr {values['learning_rate']:.1e}"
+        f"data {row['data']:.3e}  derivative {row['derivative']:.3e}  gamma {row['gamma']:.2e}  "
+        f"val {row['val_mse']:.3e} ({100 * row['val_relative']:.2f} %)  best {row['best']:.3e}  "
+        f"lr {row['learning_rate']:.1e}"
     )
 
 
-def write_history(path: Path, history: list[list[float]]) -> None:
+def write_history(path: Path, history: list[dict[str, float]]) -> None:
     """One row per epoch; losses are epoch means, `best` is the monitored validation error so far."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(HISTORY)
+        writer = csv.DictWriter(file, history[0] if history else ())
+        writer.writeheader()
         writer.writerows(history)
 
 

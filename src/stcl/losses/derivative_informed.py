@@ -3,17 +3,20 @@
 from typing import Protocol
 
 from torch import Tensor
-from torch.nn.functional import mse_loss
 
-from stcl.losses.data import Losses
+from stcl.losses.data import DataLoss, Losses
 from stcl.losses.weighting import RatioWeight
 from stcl.operators.surrogate import Surrogate
 
 
 class DerivativeTerm(Protocol):
-    """A loss on the surrogate's tangents; `rows` are the batch's positions in the training set, on the host."""
+    """A loss on the surrogate's tangents.
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]: ...
+    Called with a batch of inputs a, their responses u and their positions in the training set, on the host; gives the
+    prediction u_θ(a), which the data loss shares, and the derivative loss.
+    """
+
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]: ...
     def state_dict(self) -> dict: ...
     def load_state_dict(self, state: dict) -> None: ...
 
@@ -21,14 +24,14 @@ class DerivativeTerm(Protocol):
 class DerivativeInformed:
     """L_data + γ L_deriv."""
 
-    def __init__(self, term: DerivativeTerm, weight: RatioWeight) -> None:
-        self.term, self.weight = term, weight
+    def __init__(self, data_loss: DataLoss, term: DerivativeTerm, weight: RatioWeight) -> None:
+        self.data_loss, self.term, self.weight = data_loss, term, weight
 
     def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> Losses:
-        prediction, derivative = self.term(surrogate, a, rows)
-        data = mse_loss(prediction, u)
+        prediction, derivative = self.term(surrogate, a, u, rows)
+        data = self.data_loss(prediction, u)
         gamma = self.weight(data, derivative)
-        return Losses(data + gamma * derivative, data.detach(), derivative.detach(), gamma)
+        return Losses(data + gamma * derivative, data, derivative, gamma)
 
     def state_dict(self) -> dict:
         return {"term": self.term.state_dict(), "weight": self.weight.state_dict()}

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from stcl.losses.settings import Sketch
 from stcl.problems.base import Problem, unit_norm
-from stcl.protocol import Sketch
 
 
 class SketchDirections:

@@ -16,12 +16,12 @@ class StoredTangents:
         """directions [r, *input_shape], labels [N, r, *tangent_shape]."""
         self.directions, self.labels, self.q, self.device = directions.to(device), labels, q, device
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction u_θ(a) for the data loss, and the derivative loss, from one pass. `rows` are on the host."""
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The prediction and the derivative loss from one pass; labels stand in the rows of the batch, not in u."""
         chosen = torch.randperm(len(self.directions))[: self.q]
         labels = self.labels[rows[:, None], chosen].to(self.device, non_blocking=True)
-        u, w = surrogate.value_and_tangents(a, self.directions[chosen.to(self.device)])
-        return u, (surrogate.layout.score(w) - labels).square().mean()
+        prediction, w = surrogate.value_and_tangents(a, self.directions[chosen.to(self.device)])
+        return prediction, (surrogate.layout.score(w) - labels).square().mean()
 
     def state_dict(self) -> dict:
         return {}  # draws come from the global generator, which the training loop keeps

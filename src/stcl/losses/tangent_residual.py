@@ -1,19 +1,49 @@
 """r = A w + B v: the sensitivity equation, left-hand side."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from stcl.problems.base import Problem
 
 
-def tangent_residual(problem: Problem, u: Tensor, a: Tensor, w: Tensor, v: Tensor) -> Tensor:
+def tangent_residual(problem: Problem, u: Tensor, a: Tensor, w: Tensor, v: Tensor) -> Any:
     """r = DF(u, a)[w, v] = A(u,a) w + B(u,a) v, [B, q, ...], by one forward-mode pass of the residual F.
 
     u [B, *response_shape], a [B, *input_shape], w [B, q, *response_shape]; directions v [B, q, *input_shape]
-    or, shared by the batch, [q, *input_shape].
+    or, shared by the batch, [q, *input_shape]. Where F comes in blocks, so does r.
     """
 
-    def along(w_k: Tensor, v_k: Tensor) -> Tensor:
+    def along(w_k: Tensor, v_k: Tensor) -> Any:
         return torch.func.jvp(problem.residual, (u, a), (w_k, v_k.expand_as(a)))[1]
 
     return torch.func.vmap(along, in_dims=(1, 0 if v.ndim == a.ndim else 1), out_dims=1)(w, v)
+
+
+def state_derivative(problem: Problem, u: Tensor, a: Tensor, w: Tensor) -> Any:
+    """A(u,a) w, shapes as in `tangent_residual`."""
+
+    def along(w_k: Tensor) -> Any:
+        return torch.func.jvp(lambda state: problem.residual(state, a), (u,), (w_k,))[1]
+
+    return torch.func.vmap(along, in_dims=1, out_dims=1)(w)
+
+
+def input_derivative(problem: Problem, u: Tensor, a: Tensor, v: Tensor) -> Any:
+    """B(u,a) v, shapes as in `tangent_residual`; [B, q, ...] also for shared directions."""
+
+    def along(v_k: Tensor) -> Any:
+        return torch.func.jvp(lambda given: problem.residual(u, given), (a,), (v_k.expand_as(a),))[1]
+
+    return torch.func.vmap(along, in_dims=0 if v.ndim == a.ndim else 1, out_dims=1)(v)
+
+
+def single_block(r: Any, form: str) -> Tensor:
+    """The residual as one tensor; a form that does not know how to weigh blocks refuses them."""
+    if not isinstance(r, Tensor):
+        raise TypeError(
+            f"form {form} takes a residual that is one tensor, got the blocks {', '.join(r._fields)}; use "
+            f"preconditioned_residual with a metric that weighs them"
+        )
+    return r

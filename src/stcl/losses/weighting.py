@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stcl.protocol import Weighting
+from stcl.losses.settings import Weighting
 
 
 class RatioWeight:

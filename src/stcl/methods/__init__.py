@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from stcl.losses.data import DataLoss
 from stcl.problems.base import Problem
 
 
@@ -13,8 +14,9 @@ class Setup:
     """What a method may use: the problem, the cell's settings, and, if the method asks for one, the train bank."""
 
     problem: Problem
+    data_loss: DataLoss
     settings: dict  # of the method, as in the config
-    lam: float
+    lam: float | None  # None for fno
     basis: str
     n_train: int
     seed: int

@@ -5,4 +5,4 @@ from stcl.methods import Setup
 
 
 def build(setup: Setup) -> DataOnly:
-    return DataOnly()
+    return DataOnly(setup.data_loss)

@@ -4,10 +4,10 @@ import torch
 
 from stcl import stores
 from stcl.losses.derivative_informed import DerivativeInformed
+from stcl.losses.settings import OfflineDi
 from stcl.losses.stored_tangents import StoredTangents
 from stcl.losses.weighting import RatioWeight
 from stcl.methods import Setup
-from stcl.protocol import OfflineDi
 
 
 def build(setup: Setup) -> DerivativeInformed:
@@ -16,4 +16,4 @@ def build(setup: Setup) -> DerivativeInformed:
     settings = OfflineDi.model_validate(setup.settings)
     bank = stores.read(setup.bank, samples=setup.n_train)
     term = StoredTangents(torch.from_numpy(bank["v"]), torch.from_numpy(bank["w"]), settings.q, setup.device)
-    return DerivativeInformed(term, RatioWeight(setup.lam, settings.weighting, setup.device))
+    return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.lam, settings.weighting, setup.device))

@@ -1,0 +1,51 @@
+"""How much the gradient of each part of the loss varies from update to update."""
+
+import torch
+from torch import Tensor, nn
+
+from stcl.losses.data import Losses
+
+PARTS = ("data", "raw", "weighted", "total")
+
+
+class GradientVariance:
+    """V = Σ_i ‖g_i − ḡ‖² / (n − 1) over the n updates of an epoch, for the gradients g, before clipping, of
+
+    data      L_data                  raw    L_deriv
+    weighted  γ L_deriv, γ fixed      total  L_data + γ L_deriv
+
+    Mean and spread are updated as the gradients come (Welford); they stay on the device until the epoch ends. The
+    extra backward passes leave the graph and the parameters' own gradients as they are.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        self.parameters = parameters
+        self._clear()
+
+    def add(self, losses: Losses) -> None:
+        """Count one update, before its own backward pass."""
+        data, raw = self._gradient(losses.data), self._gradient(losses.derivative)
+        weighted = losses.gamma.detach() * raw
+        gradients = torch.stack([data, raw, weighted, data + weighted])
+        self.count += 1
+        deviation = gradients - self.mean
+        self.mean = self.mean + deviation / self.count
+        self.spread = self.spread + (deviation * (gradients - self.mean)).sum(1)
+
+    def finish(self) -> dict[str, float]:
+        """The epoch's variances; the next update starts a new epoch."""
+        if self.count < 2:
+            raise ValueError(f"a variance needs two updates an epoch, got {self.count}; use a smaller batch")
+        values = (self.spread / (self.count - 1)).tolist()
+        self._clear()
+        return {f"variance_{part}": value for part, value in zip(PARTS, values, strict=True)}
+
+    def _gradient(self, loss: Tensor) -> Tensor:
+        """∇_θ of a loss as one vector; zero for a loss that has none."""
+        if not loss.requires_grad:
+            return torch.zeros_like(torch.cat([p.detach().flatten() for p in self.parameters]))
+        parts = torch.autograd.grad(loss, self.parameters, retain_graph=True, materialize_grads=True)
+        return torch.cat([part.flatten() for part in parts])
+
+    def _clear(self) -> None:
+        self.count, self.mean, self.spread = 0, 0.0, 0.0

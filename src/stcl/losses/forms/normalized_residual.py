@@ -1,0 +1,27 @@
+"""‖A w + B v‖² / ‖B v‖²: the tangent residual relative to its right-hand side."""
+
+import torch
+from torch import Tensor
+
+from stcl.losses import settings
+from stcl.losses.tangent_residual import input_derivative, single_block, tangent_residual
+from stcl.problems.base import Problem
+
+FLOOR = 1e-10  # of the right-hand side's energy, as published
+
+
+class NormalizedResidual:
+    """L = mean over samples and directions of Σ r² / (Σ (B v)² + 1e-10),  r = A(u_θ, a) DS_θ(a)[v] + B(u_θ, a) v.
+
+    Sums run over the nodes; no gradient flows through the denominator. A zero Jacobian gives 1.
+    """
+
+    def __init__(self, problem: Problem, settings: settings.NormalizedResidual) -> None:
+        self.problem, self.settings = problem, settings
+
+    def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
+        state = u.detach() if self.settings.detach_state else u
+        r = single_block(tangent_residual(self.problem, state, a, w, v), "normalized_residual")
+        with torch.no_grad():
+            energy = input_derivative(self.problem, u, a, v).square().flatten(2).sum(-1)
+        return (r.square().flatten(2).sum(-1) / (energy + FLOOR)).mean()

@@ -1,0 +1,18 @@
+"""mean (A w + B v)²: the tangent residual as it is."""
+
+from torch import Tensor
+
+from stcl.losses import settings
+from stcl.losses.tangent_residual import single_block, tangent_residual
+from stcl.problems.base import Problem
+
+
+class Residual:
+    """L = mean over samples, directions and nodes of r²,  r = A(u_θ, a) DS_θ(a)[v] + B(u_θ, a) v."""
+
+    def __init__(self, problem: Problem, settings: settings.Residual) -> None:
+        self.problem, self.settings = problem, settings
+
+    def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
+        state = u.detach() if self.settings.detach_state else u
+        return single_block(tangent_residual(self.problem, state, a, w, v), "residual").square().mean()

@@ -1,0 +1,140 @@
+"""A fixed number of Krylov steps for many systems at once.
+
+Every solver takes the operator A, right-hand sides g [..., *field], a positive preconditioner M ≈ A⁻¹, the number of
+steps m, and how many trailing axes make up one vector; it starts from zero and gives x ≈ A⁻¹g and the relative
+residual it left. A and M act on tensors of the shape of g. The systems do not see each other, nothing is read back to
+the host, and a system that is solved, or whose g is zero, stops where it is while the others go on.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Linear = Callable[[Tensor], Tensor]
+
+
+class Solution(NamedTuple):
+    """x [..., *field] and ‖g − A x‖/‖g‖ [...]; 0 where g is zero."""
+
+    x: Tensor
+    residual: Tensor
+
+
+def minres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
+    """Preconditioned MINRES for symmetric A, definite or not.
+
+    Lanczos in the inner product of M with a running QR factorisation by Givens rotations (c, s), in the recurrences of
+    Elman, Silvester and Wathen (2014), algorithm 4.1. rᵀ M r never grows, unless A is singular in this precision: x is
+    zero where it did. One more product with A gives the residual of x itself.
+    """
+    dot = _dot(axes)
+    g, scale = _scaled(g, axes)
+    x, before, w, w_before = (torch.zeros_like(g) for _ in range(4))
+    v, z = g, preconditioner(g)
+    first = gamma = dot(z, v).clamp_min(0).sqrt()
+    gamma_before, eta = torch.ones_like(gamma), gamma
+    c = c_before = torch.ones_like(gamma)
+    s = s_before = torch.zeros_like(gamma)
+    for _ in range(steps):
+        z = z * _inverse(gamma)
+        product = operator(z)
+        delta = dot(product, z)
+        v, before = product - delta * _inverse(gamma) * v - gamma * _inverse(gamma_before) * before, v
+        z_next = preconditioner(v)
+        gamma_next = dot(z_next, v).clamp_min(0).sqrt()
+        # The Krylov space is exhausted where Lanczos only returns rounding errors.
+        gamma_next = torch.where(gamma_next > _eps(g) * first, gamma_next, 0)
+        alpha = c * delta - c_before * s * gamma
+        length = (alpha.square() + gamma_next.square()).sqrt()
+        above, far = s * delta + c_before * c * gamma, s_before * gamma
+        w, w_before = (z - far * w_before - above * w) * _inverse(length), w
+        c_before, s_before = c, s
+        c, s = alpha * _inverse(length), gamma_next * _inverse(length)
+        x = x + c * eta * w
+        eta = -s * eta
+        z, gamma_before, gamma = z_next, gamma, gamma_next
+    r = g - operator(x)
+    good = dot(r, preconditioner(r)) <= 1.01 * first.square()
+    return _solution(torch.where(good, x, 0), torch.where(good, r, g), g, scale, dot, axes)
+
+
+def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
+    """Preconditioned conjugate gradients for symmetric positive definite A."""
+    dot = _dot(axes)
+    g, scale = _scaled(g, axes)
+    x, r = torch.zeros_like(g), g
+    z = preconditioner(r)
+    p, rho = z, dot(r, z)
+    going = torch.ones_like(rho)
+    for _ in range(steps):
+        product = operator(p)
+        curvature = dot(p, product)
+        going = going * (curvature > 0) * _unsolved(r, g, dot)
+        alpha = going * rho * _inverse(curvature)
+        x, r = x + alpha * p, r - alpha * product
+        z = preconditioner(r)
+        rho, rho_before = dot(r, z), rho
+        p = z + rho * _inverse(rho_before) * p
+    return _solution(x, r, g, scale, dot, axes)
+
+
+def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
+    """BiCGStab with right preconditioner for any A: two products with A a step.
+
+    Its residuals go up and down: x is the iterate with the smallest.
+    """
+    dot = _dot(axes)
+    g, scale = _scaled(g, axes)
+    x, r = torch.zeros_like(g), g
+    best, best_r = x, r
+    p, rho = g, dot(g, g)
+    for _ in range(steps):
+        p_hat = preconditioner(p)
+        product = operator(p_hat)
+        going = _unsolved(r, g, dot)
+        alpha = going * rho * _inverse(dot(g, product))
+        half = r - alpha * product
+        half_hat = preconditioner(half)
+        image = operator(half_hat)
+        omega = going * dot(image, half) * _inverse(dot(image, image))
+        x = x + alpha * p_hat + omega * half_hat
+        r = half - omega * image
+        better = dot(r, r) < dot(best_r, best_r)
+        best, best_r = torch.where(better, x, best), torch.where(better, r, best_r)
+        rho, rho_before = dot(g, r), rho
+        beta = rho * alpha * _inverse(rho_before * omega)
+        p = r + beta * (p - omega * product)
+    return _solution(best, best_r, g, scale, dot, axes)
+
+
+def _dot(axes: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Inner products over the trailing axes, which are kept with length one."""
+    trailing = tuple(range(-axes, 0))
+    return lambda x, y: (x * y).sum(trailing, keepdim=True)
+
+
+def _scaled(g: Tensor, axes: int) -> tuple[Tensor, Tensor]:
+    """g with largest entry 1, so that squares of float32 neither overflow nor vanish, and the factor."""
+    scale = g.abs().amax(tuple(range(-axes, 0)), keepdim=True)
+    return g * _inverse(scale), scale
+
+
+def _inverse(x: Tensor) -> Tensor:
+    """1/x, and 0 for 0."""
+    return torch.where(x == 0, 0, 1 / torch.where(x == 0, 1, x))
+
+
+def _eps(g: Tensor) -> float:
+    return torch.finfo(g.dtype).eps
+
+
+def _unsolved(r: Tensor, g: Tensor, dot: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Where the residual r is above rounding."""
+    return dot(r, r) > _eps(g) ** 2 * dot(g, g)
+
+
+def _solution(x: Tensor, r: Tensor, g: Tensor, scale: Tensor, dot, axes: int) -> Solution:
+    residual = (dot(r, r) * _inverse(dot(g, g))).sqrt()
+    return Solution(scale * x, residual.flatten(-axes).squeeze(-1))

@@ -1,0 +1,79 @@
+"""Leray projection and Oseen weights for the momentum, plain means for divergence and boundary: saddle residuals."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stcl.losses import settings
+from stcl.losses.metrics._tables import Tables
+from stcl.problems.base import Problem
+
+
+class LerayOseen:
+    """rᵀ M r = Σ_j mean_k M_O(k) |(P(k) r̂(k))_j|² + w_div mean(r_div²) + w_bc mean(r_bc²).
+
+        P(k) = I − k kᵀ/|k|²,  P(0) = I,     M_O(k) = 1 / (σ(k) + τ max σ),     σ(k)² = (µ|k|²)² + (b₀|k|)²
+
+    r̂ is the orthonormal periodic transform of the momentum residual on the m×m interior nodes. As published, the mean
+    runs over the half spectrum of a real transform, in which the columns k₁ = 0 and Nyquist weigh twice, and k is the
+    continuous wave number, 2π times the frequency on nodes h apart.
+    """
+
+    def __init__(self, problem: Problem, settings: settings.LerayOseen) -> None:
+        layout, viscosity = problem.layout, getattr(problem, "mu", None)
+        if layout.axes != ("x2", "x1") or len(layout.scored) != 2 or viscosity is None:
+            raise ValueError(
+                f"metric leray_oseen needs two scored velocities on the axes (x2, x1) and a viscosity mu, got "
+                f"{layout.scored} on {layout.axes} and mu = {viscosity}"
+            )
+        (m2, h2), (m1, h1) = ((len(c) - 2, c[1] - c[0]) for c in layout.coordinates)
+        k1 = 2 * np.pi * np.fft.rfftfreq(m1, h1)
+        k2 = 2 * np.pi * np.fft.fftfreq(m2, h2)[:, None]
+        square = k1**2 + k2**2
+        symbol = np.sqrt((viscosity * square) ** 2 + settings.speed**2 * square)
+        weight = 1 / (symbol + settings.shift * symbol.max()) / square.size
+        length = np.sqrt(np.where(square == 0, 1, square))  # k = 0 has nothing to project out
+        # The half spectrum holds one of each conjugate pair, except in its self-conjugate columns.
+        share = np.full(k1.size, 0.5)
+        share[0] = 1.0
+        if m1 % 2 == 0:
+            share[-1] = 1.0
+        self.settings, self.shape = settings, (m2, m1)
+        self._tables = Tables(k1 / length, k2 / length, weight, weight * share)
+
+    def energy(self, r: Any, a: Tensor) -> Tensor:
+        """[B, q] for blocks r.momentum [B, q, 2, m2, m1], r.divergence [B, q, m2, m1], r.boundary [B, q, nodes]."""
+        e1, e2, weight, _ = self._tables.like(r.momentum)
+        first, second = torch.fft.rfft2(r.momentum, norm="ortho").unbind(-3)
+        removed = _square(e1 * first + e2 * second)
+        momentum = ((_square(first) + _square(second) - removed) * weight).sum((-2, -1))
+        divergence = r.divergence.square().mean((-2, -1))
+        return momentum + self.settings.divergence * divergence + self.settings.boundary * r.boundary.square().mean(-1)
+
+    def apply(self, r: Any, a: Tensor) -> Any:
+        """M r, blocks like r."""
+        return type(r)(
+            momentum=self._apply_to_momentum(r.momentum),
+            divergence=self.settings.divergence * r.divergence / r.divergence[0, 0].numel(),
+            boundary=self.settings.boundary * r.boundary / r.boundary.shape[-1],
+        )
+
+    def matrix(self, a: Tensor) -> Tensor:
+        """The momentum block of M as a dense matrix [2·m2·m1, 2·m2·m1]; the other blocks are multiples of I."""
+        m2, m1 = self.shape
+        columns = torch.eye(2 * m2 * m1, dtype=a.dtype, device=a.device).reshape(-1, 2, m2, m1)
+        return self._apply_to_momentum(columns).flatten(1)
+
+    def _apply_to_momentum(self, momentum: Tensor) -> Tensor:
+        e1, e2, _, weight = self._tables.like(momentum)
+        first, second = torch.fft.rfft2(momentum, norm="ortho").unbind(-3)
+        along = e1 * first + e2 * second
+        projected = torch.stack([first - e1 * along, second - e2 * along], -3)
+        return torch.fft.irfft2(weight * projected, s=self.shape, norm="ortho")
+
+
+def _square(z: Tensor) -> Tensor:
+    """|z|², whose gradient, unlike that of the modulus, exists at zero."""
+    return z.real.square() + z.imag.square()

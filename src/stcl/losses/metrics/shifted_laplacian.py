@@ -1,0 +1,29 @@
+"""M = (−Δₕ + shift)⁻¹: the preconditioner of indefinite elliptic operators."""
+
+import torch
+from torch import Tensor
+
+from stcl.losses import settings
+from stcl.losses.metrics._sines import ShiftedInverse
+from stcl.problems.base import Problem
+
+
+class ShiftedLaplacian:
+    """M = (−Δₕ + shift)⁻¹ on the interior nodes with zero boundary values, the same for every input."""
+
+    def __init__(self, problem: Problem, settings: settings.ShiftedLaplacian) -> None:
+        self._inverse = ShiftedInverse(problem.layout, settings.shift)
+
+    def apply(self, r: Tensor, a: Tensor) -> Tensor:
+        """M r for r [B, q, m1, m2]."""
+        return self._inverse.apply(r)
+
+    def energy(self, r: Tensor, a: Tensor) -> Tensor:
+        """rᵀ M r, [B, q]: a plain sum over the interior nodes."""
+        return self._inverse.energy(r)
+
+    def matrix(self, a: Tensor) -> Tensor:
+        """M as a dense matrix [m1·m2, m1·m2]."""
+        m1, m2 = self._inverse.shape
+        columns = torch.eye(m1 * m2, dtype=a.dtype, device=a.device)
+        return self._inverse.apply(columns.unflatten(1, (m1, m2))).flatten(1)

@@ -1,0 +1,120 @@
+"""Settings of the derivative term: sketch, form, metric, weighting.
+
+Apart from stcl.protocol, which every cell depends on: a new form here does not touch cells that have none.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stcl.protocol import Positive, PositiveFloat, Settings
+
+
+class Weighting(Settings):
+    """γ = λ · EMA(L_data) / max(EMA(L_deriv), floor)."""
+
+    decay: float = Field(0.99, description="of both moving averages", ge=0, lt=1)
+    floor: PositiveFloat = Field(1e-20, description="smallest derivative loss that is divided by")
+    update: Literal["before", "after"] = Field(
+        "before", description="averages take the current losses before γ is used, or after (first γ = λ)"
+    )
+
+
+class Sketch(Settings):
+    """Where the q directions of an sTCL update come from."""
+
+    source: Literal["fresh", "pool"] = Field("fresh", description="new draws at each update, or a fixed pool, cycled")
+    pool: Positive = Field(2048, description="size of the pool, for source `pool`")
+    shared: bool = Field(False, description="one set of q directions for the whole batch, instead of per sample")
+
+
+class InverseLaplacian(Settings):
+    """M = D^-1/2 (−Δₕ)⁻¹ D^-1/2 with D = eᵃ, for stiff elliptic residuals."""
+
+    name: Literal["inverse_laplacian"] = Field("inverse_laplacian", description="of the metric")
+
+
+class ShiftedLaplacian(Settings):
+    """M = (−Δₕ + shift)⁻¹, for elliptic operators with a bounded indefinite part."""
+
+    name: Literal["shifted_laplacian"] = Field("shifted_laplacian", description="of the metric")
+    shift: PositiveFloat = Field(12.5, description="κ²/2 of the published Helmholtz problem")
+
+
+class LerayOseen(Settings):
+    """Leray-projected momentum weighed by an inverse Oseen symbol, plus divergence and boundary terms."""
+
+    name: Literal["leray_oseen"] = Field("leray_oseen", description="of the metric")
+    speed: PositiveFloat = Field(3.0, description="characteristic speed b₀ of the Oseen symbol")
+    shift: PositiveFloat = Field(0.005, description="τ, share of the largest symbol that is added to all")
+    divergence: PositiveFloat = Field(0.05, description="weight of the mean squared divergence")
+    boundary: PositiveFloat = Field(1.0, description="weight of the mean squared boundary values")
+
+
+EllipticMetric = Annotated[InverseLaplacian | ShiftedLaplacian, Field(discriminator="name")]
+Metric = Annotated[InverseLaplacian | ShiftedLaplacian | LerayOseen, Field(discriminator="name")]
+
+
+DetachState = Annotated[bool, Field(description="no gradient through u_θ where it is a coefficient")]
+
+
+class Residual(Settings):
+    """Mean square of the tangent residual."""
+
+    name: Literal["residual"] = Field("residual", description="of the form")
+    detach_state: DetachState = True
+
+
+class NormalizedResidual(Settings):
+    """Square of the tangent residual relative to that of its right-hand side."""
+
+    name: Literal["normalized_residual"] = Field("normalized_residual", description="of the form")
+    detach_state: DetachState = True
+
+
+class PreconditionedResidual(Settings):
+    """Energy of the tangent residual in a metric."""
+
+    name: Literal["preconditioned_residual"] = Field("preconditioned_residual", description="of the form")
+    detach_state: DetachState = True
+    metric: Metric = Field(description="what weighs the residual")
+
+
+class KrylovTarget(Settings):
+    """Mean square distance to a tangent that a few Krylov steps have solved for."""
+
+    name: Literal["krylov_target"] = Field("krylov_target", description="of the form")
+    metric: EllipticMetric = Field(description="the solver's preconditioner")
+    steps: Positive = Field(5, description="m, steps of the solver")
+    solver: Literal["minres", "cg", "bicgstab"] | None = Field(
+        None, description="left out: the one that fits the operator"
+    )
+    state: Literal["label", "prediction"] = Field("label", description="where the equation is linearised: u or u_θ")
+
+
+class JacobianPenalty(Settings):
+    """Mean square of the tangents themselves: a control that knows nothing of the equation."""
+
+    name: Literal["jacobian_penalty"] = Field("jacobian_penalty", description="of the form")
+
+
+Form = Annotated[
+    Residual | NormalizedResidual | PreconditionedResidual | KrylovTarget | JacobianPenalty,
+    Field(discriminator="name"),
+]
+
+
+class OfflineDi(Settings):
+    """Matching of stored tangents."""
+
+    q: Positive = Field(4, description="directions per update, without replacement, shared by the batch")
+    weighting: Weighting = Field(default_factory=Weighting, description="of the derivative loss")
+
+
+class Stcl(Settings):
+    """The sketched tangent consistency loss."""
+
+    q: Positive = Field(4, description="directions per update")
+    form: Form | None = Field(None, description="residual to loss; left out: by the problem's tangent class")
+    sketch: Sketch = Field(default_factory=Sketch, description="where directions come from")
+    weighting: Weighting = Field(default_factory=Weighting, description="of the derivative loss")
