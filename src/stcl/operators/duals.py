@@ -5,8 +5,8 @@ A dual field H [B, 1+q, nx, ny, C] holds the value h = H[:, 0] and tangents ḣ_
 
     h̄ = z̄ g′(h) + Σ_j ż̄_j ḣ_j g″(h),    ḣ̄_j = ż̄_j g′(h).
 
-Both functions walk through the batch in chunks that fit the cache, keep their input and the slopes g′, which are dear,
-and recompute the rest.
+Both functions walk through the batch in chunks that fit the cache, keep their input and what is dear (the slopes g′ and
+the Jacobian of the head), and recompute the rest.
 """
 
 import itertools
@@ -94,24 +94,26 @@ class Head(Function):
         dy = dual.new_empty(b, r - 1, nx, ny, outputs)
         product = _product(w2, w1)
         slope_h, slope_k = dual.new_empty(b, nx, ny, c), dual.new_empty(b, nx * ny, hidden)
+        inner = dual.new_empty(b, nx, ny, outputs, c)  # J without diag(g′(h))
         scratch = _Scratch(dual, hidden)
         for chunk in _chunks(dual):
             h, dh = _complete(dft, dual, modes, chunk).split((1, r - 1), 1)
             h = h.squeeze(1)
             k = torch.addmm(b1, _aten.gelu(h).view(-1, c), w1.mT)
             torch.addmm(b2, _aten.gelu(k), w2.mT, out=y[chunk].view(-1, outputs))
-            inner = torch.mm(scratch.slope(k, slope_k[chunk].view(-1, hidden)), product)
-            jacobian = inner.view(*h.shape[:3], outputs, c).mul_(scratch.slope(h, slope_h[chunk]).unsqueeze(3))
+            slope = scratch.slope(k, slope_k[chunk].view(-1, hidden))
+            torch.mm(slope, product, out=inner[chunk].view(-1, outputs * c))
+            jacobian = inner[chunk] * scratch.slope(h, slope_h[chunk]).unsqueeze(3)
             for o in range(outputs):
                 torch.sum(dh * jacobian[:, None, :, :, o], -1, out=dy[chunk][..., o])
-        ctx.save_for_backward(dual, slope_h, slope_k, w1, b1, w2)
+        ctx.save_for_backward(dual, slope_h, slope_k, inner, w1, b1, w2)
         ctx.cutoff, ctx.completed = cutoff, modes is not None
         return y, dy
 
     @staticmethod
     @once_differentiable
     def backward(ctx, y_bar: Tensor, dy_bar: Tensor) -> tuple[Tensor, ...]:
-        dual, slopes_h, slopes_k, w1, b1, w2 = ctx.saved_tensors
+        dual, slopes_h, slopes_k, inners, w1, b1, w2 = ctx.saved_tensors
         b, r, nx, ny, c = dual.shape
         outputs, hidden = w2.shape
         adjoint = truncated_dft(nx, ny, ctx.cutoff, dual.dtype, dual.device).transposed()
@@ -126,10 +128,10 @@ class Head(Function):
             z = _aten.gelu(h).view(-1, c)
             k = torch.addmm(b1, z, w1.mT)
             w2_bar.addmm_(out_bar.mT, _aten.gelu(k))
-            inner = torch.mm(slope_k, product).view(*h.shape[:3], outputs, c)  # J without diag(g′(h))
 
             # ẏ_j = J ḣ_j: adjoints of the tangents and of J
-            jacobian, dh_bar = inner * slope_h, dual_bar[chunk, 1:]
+            inner, dh_bar = inners[chunk], dual_bar[chunk, 1:]
+            jacobian = inner * slope_h
             torch.mul(dout_bar[..., :1], jacobian[:, None, :, :, 0], out=dh_bar)
             for o in range(1, outputs):
                 dh_bar.addcmul_(dout_bar[..., o, None], jacobian[:, None, :, :, o])
