@@ -26,7 +26,7 @@ quick: $(VENV)/workflow.installed ## run the quick study and write its report
 	@echo "report   $(REPORT)"
 
 test: $(VENV)/test.installed ## run the tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 slow: $(VENV)/test.installed ## run the long tests
 	$(BIN)/pytest -m slow
