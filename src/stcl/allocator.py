@@ -13,7 +13,7 @@ def keep_heap() -> bool:
     """Let large arrays come from the heap and never give it back; True where the C library is glibc.
 
     By default glibc maps every large array afresh and unmaps it when freed, so that each intermediate field of a
-    training step pays for its page faults again: measured, a third of the step.
+    training step pays for its page faults again: 15 % of a step or more.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
