@@ -22,7 +22,7 @@ rule error_table:
     output:
         csv=report(
             "results/{preset}/tables/{quantity}.csv",
-            caption="../workflow/report/{quantity}.rst",
+            caption="../workflow/report/error_table.rst",
             category="Tables",
             labels={"table": "{quantity}"},
         ),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from stcl.figures.style import METHODS, plt, save
 
@@ -34,7 +35,10 @@ def draw(runs: list[Path], spec: dict[str, Any], out: Path) -> None:
             ylabel="mean squared error",
             yscale="log",
         )
-    axes.flat[0].legend()
+    handles, _ = axes.flat[0].get_legend_handles_labels()
+    handles.append(Line2D([], [], color="k", linewidth=0.8, linestyle="--", label="training"))
+    handles.append(Line2D([], [], color="k", linewidth=1.4, label="validation"))
+    axes.flat[0].legend(handles=handles)
     save(figure, out, spec["dpi"])
 
 

@@ -30,13 +30,13 @@ def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Pa
 
     lines = 1 + len(runs)
     figure, axes = plt.subplots(lines, 4, figsize=(9.6, 0.3 + 2.2 * lines), squeeze=False)
-    names = [f"input {layout.inputs[0]}", f"response {layout.responses[0]}", "direction v", "tangent w"]
+    names = [f"input ${layout.inputs[0]}$", f"response ${layout.responses[0]}$", "direction $v$", "tangent $w$"]
     for ax, name, field in zip(axes[0], names, (a, u, v, w), strict=True):
         _show(ax, field, layout, name, spec["colormap"])
     axes[0, 0].set_ylabel("reference")
     error_limits = [max(np.abs(p[i] - (u, w)[i]).max() for p in predictions) for i in (0, 1)]
     for row, record, predicted in zip(axes[1:], records, predictions, strict=True):
-        for i, (reference, symbol) in enumerate(((u, "S_θ(a)"), (w, "DS_θ(a)[v]"))):
+        for i, (reference, symbol) in enumerate(((u, r"$S_\theta(a)$"), (w, r"$DS_\theta(a)[v]$"))):
             error = predicted[i] - reference
             percent = 100 * np.linalg.norm(error) / np.linalg.norm(reference)
             limits = (reference.min(), reference.max())
@@ -66,7 +66,8 @@ def _show(ax: Axes, field: np.ndarray, layout: Layout, title: str, colormap: str
         return
     low, high = limits if limits is not None else (field.min(), field.max())
     image = ax.pcolormesh(*layout.coordinates[::-1], field, cmap=colormap, vmin=low, vmax=high, rasterized=True)
-    ax.set(xticks=[], yticks=[], aspect="auto")
+    ax.set(xticks=[], yticks=[], aspect="equal" if len(set(layout.lengths)) == 1 else "auto")
+    ax.spines[:].set_visible(False)
     ax.figure.colorbar(image, ax=ax, shrink=0.85, format="%.2g")
 
 
