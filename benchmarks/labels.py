@@ -20,7 +20,7 @@ import straightforward
 
 from stcl import problems
 
-ROUNDS = 5
+ROUNDS = 3
 
 
 def arguments(description: str, directions: int) -> argparse.Namespace:
@@ -29,7 +29,7 @@ def arguments(description: str, directions: int) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--directions", type=int, default=directions)
     parser.add_argument("--options", type=json.loads, default={}, help="constants of the problem as JSON")
-    parser.add_argument("--few", type=int, default=3, help="solves on which the straightforward version is timed")
+    parser.add_argument("--few", type=int, default=2, help="solves on which the straightforward version is timed")
     return parser.parse_args()
 
 

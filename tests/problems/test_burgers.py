@@ -323,6 +323,24 @@ def test_the_guard_tells_diverged_labels_sample_by_sample():
                 check_labels(problem, rows[i], a[i : i + 1], u[i : i + 1], v, w[i : i + 1])
 
 
+@pytest.mark.slow
+def test_the_guard_over_the_published_training_set():
+    """It refuses the six rows that diverged and seven whose labels are up to hundreds of times too large."""
+    for scheme in ("three_sweep", "implicit"):
+        problem = Burgers(scheme=scheme)
+        a = problem.inputs(2048, "train").astype(np.float32).astype(np.float64)
+        u = problem.solve(a)
+        v = np.random.default_rng(0).choice([-1.0, 1.0], 200) @ problem.directions(200, "train")
+        defect = problem.tangent_defect(a, u, v, problem.tangents(a, u, v[None])[:, 0])
+        refused = np.flatnonzero(defect > problem.tangent_tolerance).tolist()
+        if scheme == "implicit":
+            assert not refused
+            assert defect.max() < 3e-8
+        else:
+            assert refused == [182, 314, 345, 384, 419, 662, 935, 944, 976, 1111, 1165, 1627, 1655]
+            assert (defect[[*DIVERGED, 1111, 1165, 1655]] > 0.5).all()
+
+
 def test_implicit_tangents_of_the_worst_rows_on_the_solver_grid():
     """Largest |w| along the first published direction: 0.0050 for row 0, 0.0061 to 0.0066 for the worst rows."""
     problem = Burgers(nx=130, nt=201)

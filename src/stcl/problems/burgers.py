@@ -56,7 +56,7 @@ class Burgers(Problem):
     scheme: Literal["implicit", "three_sweep"] = "implicit"
 
     tangent_class = "parabolic"
-    # The implicit step's labels stay below 1e-8. The sweeps' may be exact and still say nothing about a change of the
+    # The implicit step's labels stay below 1e-7. The sweeps' may be exact and still say nothing about a change of the
     # forcing by a part in a thousand: 1e-5 and more where labels are several times too large, 1 where they diverged.
     tangent_tolerance = 1e-6
     difference_step = 1e-3
