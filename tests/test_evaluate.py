@@ -11,16 +11,8 @@ from stcl.protocol import Network
 
 
 @pytest.fixture
-def float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture
 def setting(float64):
     problem = problems.load("diffusion", n=13)
-    torch.manual_seed(0)
     surrogate = build_surrogate(problem.layout, Network(modes=4, width=8, layers=2, head=16))
     a = problem.inputs(5, "test")
     u = problem.solve(a)
