@@ -45,6 +45,17 @@ def test_a_bank_holds_the_tangents_at_the_stored_states(tmp_path):
     assert ledger["factorisations"] == 20
 
 
+def test_a_long_list_of_directions_is_solved_in_blocks(tmp_path, monkeypatch):
+    dataset = split("diffusion", 3, n=13)
+    source = solve(dataset, tmp_path)
+    whole, _ = generate(bank(dataset, 20), source)
+    monkeypatch.setattr(labels, "BLOCK_BYTES", 8 * 6 * 13 * 13)  # six labels at once
+    blocks, ledger = generate(bank(dataset, 20), source, "blocks")
+    np.testing.assert_allclose(blocks["w"], whole["w"], rtol=0, atol=1e-6 * np.abs(whole["w"]).max())
+    assert ledger["checked"] == ledger["solves"] == 60
+    assert ledger["factorisations"] == 3 * 4
+
+
 def test_diverged_labels_are_refused_and_stored_only_on_request(tmp_path):
     dataset = split("burgers", 24, **COARSE, scheme="three_sweep")
     source = solve(dataset, tmp_path)

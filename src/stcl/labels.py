@@ -11,6 +11,7 @@ were. An interrupted run continues after the last chunk it stored.
 import argparse
 import json
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,14 @@ from stcl.provenance import canonical
 
 CHUNK = 16  # samples solved together, or fewer if their float64 tangents exceed
 CHUNK_BYTES = 128e6
+BLOCK_BYTES = 32e6  # of float64 tangents of one sample that are solved together; solvers need several times as much
 OUTLIER = 1e3  # a label this much larger than the median of its sample has diverged
 SIGN_SEED = 0
 WHITE_SEED = {"train": 1, "val": 2, "test": 3}
 
-_REFUSED = "Nothing of this chunk was stored; `check: false` in the bank's settings would store such labels"
+_REFUSED = (
+    "Nothing of this chunk was stored; `check: false` in the bank's settings stores such labels if they are finite"
+)
 
 
 def generate(spec: dict[str, Any], data: Path, manifest: Path, work: Path, code: str, workers: int) -> None:
@@ -47,10 +51,10 @@ def generate(spec: dict[str, Any], data: Path, manifest: Path, work: Path, code:
         key,
         samples,
         {"w": stores.Field(("direction", *layout.tangent_dims), (r, *layout.tangent_shape), "tangent DS(a)[v]")},
-        {"v": (("direction", *layout.input_dims), problem.network_input(v).astype(np.float32)), **stores.axes(layout)},
+        {"v": (("direction", *layout.input_dims), problem.network_input(v)), **stores.axes(layout)},
         {"title": title, "spec": canonical(spec), "data": source["content"]},
     )
-    chunk = max(1, min(CHUNK, int(CHUNK_BYTES / (8 * r * np.prod(layout.tangent_shape)))))
+    chunk = max(1, min(CHUNK, _labels_in(CHUNK_BYTES, problem) // r))
     starts = range(writer.done, samples, chunk)
     tasks = ((i, a[i : i + chunk], u[i : i + chunk]) for i in starts)
     if not spec["check"]:
@@ -63,7 +67,7 @@ def generate(spec: dict[str, Any], data: Path, manifest: Path, work: Path, code:
 
 
 def directions(problem: Problem, spec: dict[str, Any]) -> np.ndarray:
-    """The bank's directions as the solver takes them, rounded to what is stored."""
+    """The bank's directions as the solver takes them, in the float32 of the store."""
     split, count = spec["split"], spec["directions"]
     v = problem.directions(count, split)
     if spec["basis"] == "white":
@@ -73,7 +77,12 @@ def directions(problem: Problem, spec: dict[str, Any]) -> np.ndarray:
                 f"basis white: the solver of {spec['problem']} does not take directions on the network's grid"
             )
         v = unit_norm(np.random.default_rng(WHITE_SEED[split]).standard_normal((count, *shape)), axes=len(shape))
-    return v.astype(np.float32).astype(np.float64)
+    return v.astype(np.float32)
+
+
+def _labels_in(size: float, problem: Problem) -> int:
+    """How many float64 tangents fit into `size` bytes."""
+    return max(1, int(size / (8 * np.prod(problem.layout.tangent_shape))))
 
 
 def check_labels(problem: Problem, first: int, a: np.ndarray, u: np.ndarray, v: np.ndarray, w: np.ndarray) -> None:
@@ -85,11 +94,11 @@ def check_labels(problem: Problem, first: int, a: np.ndarray, u: np.ndarray, v: 
     flat = w.reshape(*w.shape[:2], -1)
     size = np.sqrt(np.einsum("skc,skc->sk", flat, flat) / flat.shape[-1])
     median = np.median(size, axis=1)
-    bad = np.argwhere(~(size <= OUTLIER * median[:, None]))
+    bad = np.argwhere(~(np.isfinite(size) & (size <= OUTLIER * median[:, None])))
     if len(bad):
         i, k = bad[0]
         raise stores.StoreError(
-            f"{len(bad)} labels are unusable, first: sample {first + i}, direction {k}, rms {size[i, k]:.3g} where the "
+            f"{len(bad)} labels are unusable, first: sample {first + i}, a label of rms {size[i, k]:.3g} where the "
             f"median of the sample is {median[i]:.3g}. {_REFUSED}"
         )
     signs = np.random.default_rng(SIGN_SEED).choice([-1.0, 1.0], len(v))
@@ -109,15 +118,22 @@ def _solve(spec: dict[str, Any], v: np.ndarray, task: tuple[int, np.ndarray, np.
     """One chunk on its own: tangents, rounded to what is stored after they were checked, and what they cost."""
     problem = problems.load(spec["problem"], **spec["options"])
     first, a, u = task[0], task[1].astype(np.float64), task[2].astype(np.float64)
-    start = time.perf_counter()
-    w = problem.tangents(a, u, v)
-    cost = {**problem.counts, "seconds": time.perf_counter() - start, "checked": 0}
-    if spec["check"]:
-        start = time.perf_counter()
-        check_labels(problem, first, a, u, v, w)
-        cost |= {"checked": len(w) * len(v), "check_seconds": time.perf_counter() - start}
-    with np.errstate(over="ignore"):  # the store refuses what overflows
-        return w.astype(np.float32), cost
+    labels = np.empty((len(a), len(v), *problem.layout.tangent_shape), np.float32)
+    cost = Counter(checked=len(a) * len(v) if spec["check"] else 0)
+    together = _labels_in(BLOCK_BYTES, problem)
+    for start in range(0, len(v), together):
+        block = slice(start, start + together)
+        few = v[block].astype(np.float64)
+        begun = time.perf_counter()
+        w = problem.tangents(a, u, few)
+        solved = time.perf_counter()
+        if spec["check"]:
+            check_labels(problem, first, a, u, few, w)
+        cost.update(seconds=solved - begun, check_seconds=time.perf_counter() - solved)
+        with np.errstate(over="ignore"):  # the store refuses what overflows
+            labels[:, block] = w
+    cost.update(problem.counts)
+    return labels, cost
 
 
 def main() -> None:
