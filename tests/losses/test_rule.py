@@ -1,0 +1,54 @@
+"""Which form each problem gets, and which are refused by name."""
+
+import pytest
+from reference import OPTIONS
+
+from stcl import problems
+from stcl.losses import rule, settings
+
+LERAY = settings.PreconditionedResidual(metric=settings.LerayOseen())
+LAPLACE = settings.PreconditionedResidual(metric=settings.InverseLaplacian())
+KRYLOV = settings.KrylovTarget(metric=settings.ShiftedLaplacian())
+PAPER = {
+    "diffusion": LAPLACE,
+    "helmholtz": KRYLOV,
+    "burgers": settings.NormalizedResidual(),
+    "allen_cahn": settings.Residual(),
+    "navier_stokes": LERAY,
+}
+
+
+@pytest.mark.parametrize("name", sorted(PAPER))
+def test_the_default_is_the_papers_and_is_not_refused(name):
+    problem = problems.load(name, **OPTIONS[name])
+    assert rule.default_form(problem) == PAPER[name]
+    assert list(rule.refusals(PAPER[name], problem)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "message"),
+    [
+        ("burgers", KRYLOV, "krylov_target needs an elliptic"),
+        ("navier_stokes", KRYLOV, "krylov_target needs an elliptic"),
+        ("helmholtz", KRYLOV.model_copy(update={"solver": "cg"}), "cg may only be used for definite operators"),
+        ("navier_stokes", settings.Residual(), "residual does not weigh the blocks"),
+        ("navier_stokes", LAPLACE, "preconditioned_residual does not weigh the blocks"),
+        ("diffusion", LERAY, "leray_oseen weighs the blocks of a saddle residual"),
+        ("allen_cahn", LAPLACE, "inverse_laplacian acts in space alone"),
+    ],
+)
+def test_what_cannot_work_is_refused(name, form, message):
+    assert any(message in reason for reason in rule.refusals(form, problems.load(name, **OPTIONS[name])))
+
+
+@pytest.mark.parametrize("name", sorted(PAPER))
+def test_the_control_is_allowed_everywhere(name):
+    assert list(rule.refusals(settings.JacobianPenalty(), problems.load(name, **OPTIONS[name]))) == []
+
+
+def test_an_unknown_class_is_named():
+    class Other:
+        tangent_class = "hyperbolic"
+
+    with pytest.raises(ValueError, match="got 'hyperbolic'"):
+        rule.default_form(Other())
