@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from stcl import checkpoint, problems, stores
+from stcl.allocator import keep_heap
 from stcl.gradient_variance import GradientVariance
 from stcl.losses.data import DataLoss, Objective
 from stcl.methods import Setup
@@ -273,6 +274,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; results are repeatable for equal numbers")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
+    keep_heap()
     torch.set_num_threads(arguments.threads)
     spec = arguments.spec
     if arguments.decision is not None:
