@@ -26,6 +26,14 @@ def test_defaults_are_filled_in(config):
     assert diffusion.training.learning_rate == 1e-3
     assert diffusion.methods.stcl.weighting.decay == 0.99
     assert diffusion.methods.offline_di.lam == [1.0]
+    assert diffusion.methods.stcl.form.metric.name == "inverse_laplacian"
+
+
+def test_lambda_may_depend_on_the_training_size(config):
+    for keys in (int, str):  # JSON turns numbers into strings
+        config["problems"]["diffusion"]["methods"]["stcl"]["lambda"] = {keys(8): 0.5, keys(16): [0.1, 1]}
+        stcl = parse(config).problems["diffusion"].methods.stcl
+        assert (stcl.lambdas(8), stcl.lambdas(16)) == ([0.5], [0.1, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +52,27 @@ def test_defaults_are_filled_in(config):
         ("problems.diffusion.network.modes", 7, "7 modes need a grid of at least 14 x 12 nodes, got 13 x 13"),
         ("problems.diffusion.options", {"m": 3}, "diffusion has no option m"),
         ("problems.diffusion.options", {"n": 2}, "n >= 4|at least"),
-        ("problems.diffusion.methods.stcl.form", {"name": "magic"}, "no form 'magic'"),
+        ("problems.diffusion.methods.stcl.form", {"name": "magic"}, "no form 'magic'; there are: 'residual'"),
+        (
+            "problems.diffusion.methods.stcl.form",
+            {"name": "preconditioned_residual", "metric": {"name": "magic"}},
+            "methods.stcl.form.metric: no metric 'magic'; there are: 'inverse_laplacian'",
+        ),
+        (
+            "problems.diffusion.methods.stcl.form",
+            {"name": "krylov_target", "metric": {"name": "inverse_laplacian"}, "steps": 0},
+            "problems.diffusion.methods.stcl.form.steps: .*greater than 0",
+        ),
+        ("problems.diffusion.methods.stcl.form", {"name": "residual", "steps": 5}, "form.steps: unknown key"),
+        (
+            "problems.diffusion.methods.stcl.form",
+            {"name": "preconditioned_residual", "metric": {"name": "leray_oseen"}},
+            "problems.diffusion.methods.stcl.form: leray_oseen weighs the blocks of a saddle residual",
+        ),
+        ("problems.diffusion.methods.stcl.lambda", {8: 1.0}, r"given for N = \[8\], train_sizes are \[8, 16\]"),
+        ("problems.diffusion.methods.stcl.lambda", {8: 1.0, 16: [0.5, 0.5]}, "lambda: the same value twice"),
+        ("problems.diffusion.methods.stcl.lambda", {8: 1.0, 16: 0.0}, "stcl.lambda.16.0: .*greater than 0"),
+        ("problems.diffusion.training.gradient_variance", True, "N = 8 is one update of 8 an epoch"),
         ("problems.diffusion.methods", {}, "name at least one of"),
         ("problems.heat", {}, "problems.heat.samples: this key is required"),
         ("preset", "../elsewhere", "preset: "),
