@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from stcl import checkpoint, data, labels, provenance, train
+from stcl import checkpoint, data, labels, provenance, stores, train
 from stcl.config import parse
+from stcl.metrics import field_errors, jacobian_errors
 from stcl.plan import Plan
 from stcl.protocol import Training
 
@@ -44,9 +45,9 @@ def config() -> dict:
 
 
 @pytest.fixture(scope="session")
-def stores(tmp_path_factory) -> Path:
+def stored(tmp_path_factory) -> Path:
     """Data of every problem, and the train banks."""
-    folder = tmp_path_factory.mktemp("stores")
+    folder = tmp_path_factory.mktemp("stored")
     plan = Plan(parse(config()))
     for name in TINY:
         for split in ("train", "val"):
@@ -67,18 +68,18 @@ def spec_of(name: str, method: str, seed: int = 0, **changes) -> dict:
     return spec
 
 
-def inputs(stores: Path, spec: dict) -> dict:
+def inputs(stored: Path, spec: dict) -> dict:
     name, offline = spec["problem"], spec["method"] == "offline_di"
     return {
-        "train": stores / f"{name}-train.json",
-        "val": stores / f"{name}-val.json",
-        "bank": stores / f"{name}-bank.json" if offline else None,
+        "train": stored / f"{name}-train.json",
+        "val": stored / f"{name}-val.json",
+        "bank": stored / f"{name}-bank.json" if offline else None,
     }
 
 
-def trainer(stores: Path, spec: dict) -> train.Trainer:
+def trainer(stored: Path, spec: dict) -> train.Trainer:
     settings = Training.model_validate(spec["training"])
-    return train._trainer(spec, settings, **inputs(stores, spec), device=CPU)
+    return train._trainer(spec, settings, **inputs(stored, spec), device=CPU)
 
 
 def run(trainer: train.Trainer, epochs: int) -> train.Trainer:
@@ -103,15 +104,15 @@ def same(first: train.Trainer, second: train.Trainer) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(TINY))
-def test_each_method_lowers_its_losses(stores, name):
+def test_each_method_lowers_its_losses(stored, name):
     """The data loss falls in all; each derivative loss ends below what it is for the network that did not see it."""
     fast = {"learning_rate": 3e-3}
-    done = {method: run(trainer(stores, spec_of(name, method, training=fast)), 12) for method in METHODS}
+    done = {method: run(trainer(stored, spec_of(name, method, training=fast)), 12) for method in METHODS}
     for method, trained in done.items():
         assert trained.history[-1]["data"] < 0.9 * trained.history[0]["data"], method
     a, u = done["fno"].train
     for method in ("offline_di", "stcl"):
-        fresh = trainer(stores, spec_of(name, method)).objective.term.state_dict()
+        fresh = trainer(stored, spec_of(name, method)).objective.term.state_dict()
         losses = {}
         for seen in ("fno", method):
             term = done[method].objective.term
@@ -131,27 +132,27 @@ def test_each_method_lowers_its_losses(stores, name):
     ],
     ids=["fno", "offline_di", "fresh", "pool"],
 )
-def test_a_resumed_training_ends_with_the_same_bits(stores, tmp_path, method, settings):
+def test_a_resumed_training_ends_with_the_same_bits(stored, tmp_path, method, settings):
     spec = spec_of("diffusion", method, settings=settings, training={"schedule": {"patience": 1}})
-    straight = run(trainer(stores, spec), 6)
-    checkpoint.save(tmp_path / "state.pt", run(trainer(stores, spec), 3).state_dict())
+    straight = run(trainer(stored, spec), 6)
+    checkpoint.save(tmp_path / "state.pt", run(trainer(stored, spec), 3).state_dict())
     torch.manual_seed(99)
-    resumed = trainer(stores, spec)
+    resumed = trainer(stored, spec)
     resumed.load_state_dict(checkpoint.load(tmp_path / "state.pt"))
     assert same(straight, run(resumed, 3))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_seed_decides_everything(stores, method):
-    first, again, other = (run(trainer(stores, spec_of("burgers", method, seed=seed)), 2) for seed in (0, 0, 1))
+def test_the_seed_decides_everything(stored, method):
+    first, again, other = (run(trainer(stored, spec_of("burgers", method, seed=seed)), 2) for seed in (0, 0, 1))
     assert same(first, again)
     assert not same(first, other)
 
 
-def test_methods_share_initial_weights_and_the_first_batches(stores):
+def test_methods_share_initial_weights_and_the_first_batches(stored):
     weights, rows = [], []
     for method in METHODS:
-        started = trainer(stores, spec_of("allen_cahn", method))
+        started = trainer(stored, spec_of("allen_cahn", method))
         weights.append(torch.cat([p.detach().flatten() for p in started.surrogate.parameters()]))
         started.update = lambda a, u, r, kept=rows: (kept.append(r), torch.zeros(3))[1]
         started._updates()
@@ -161,24 +162,24 @@ def test_methods_share_initial_weights_and_the_first_batches(stores):
     assert torch.equal(torch.cat(rows[:3]), torch.cat(rows[6:]))
 
 
-def test_the_monitored_error_picks_the_checkpoint(stores):
-    done = run(trainer(stores, spec_of("helmholtz", "fno", training={"monitor": "relative", "learning_rate": 0.02})), 8)
+def test_the_monitored_error_picks_the_checkpoint(stored):
+    done = run(trainer(stored, spec_of("helmholtz", "fno", training={"monitor": "relative", "learning_rate": 0.02})), 8)
     errors = [row["val_relative"] for row in done.history]
     assert done.best == min(errors)
     assert done.best_epoch == 1 + int(np.argmin(errors))
 
 
-def test_the_ratio_of_the_losses_comes_to_lambda(stores):
+def test_the_ratio_of_the_losses_comes_to_lambda(stored):
     settings = {"sketch": {"source": "pool", "pool": 2, "shared": True}, "weighting": {"decay": 0.5}}
     slow = {"learning_rate": 1e-7, "batch": 12}
-    row = run(trainer(stores, spec_of("helmholtz", "stcl", settings=settings, training=slow)), 6).history[-1]
+    row = run(trainer(stored, spec_of("helmholtz", "stcl", settings=settings, training=slow)), 6).history[-1]
     np.testing.assert_allclose(row["gamma"] * row["derivative"] / row["data"], 0.5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_recording_the_gradients_variance_changes_nothing_else(stores, method):
-    plain = run(trainer(stores, spec_of("diffusion", method)), 3)
-    watched = run(trainer(stores, spec_of("diffusion", method, training={"gradient_variance": True})), 3)
+def test_recording_the_gradients_variance_changes_nothing_else(stored, method):
+    plain = run(trainer(stored, spec_of("diffusion", method)), 3)
+    watched = run(trainer(stored, spec_of("diffusion", method, training={"gradient_variance": True})), 3)
     for row in watched.history:
         variances = [row.pop(f"variance_{part}") for part in ("data", "raw", "weighted", "total")]
         assert min(variances[0], variances[3]) > 0
@@ -186,10 +187,10 @@ def test_recording_the_gradients_variance_changes_nothing_else(stores, method):
     assert same(plain, watched)
 
 
-def test_the_variances_are_those_of_the_gradients(stores):
+def test_the_variances_are_those_of_the_gradients(stored):
     """Against all gradients of an epoch, kept and handed to numpy; the total is what the optimiser would get."""
     spec = spec_of("diffusion", "stcl", training={"gradient_variance": True, "clip": 1e9})
-    watched = trainer(stores, spec)
+    watched = trainer(stored, spec)
     parameters = list(watched.surrogate.parameters())
     kept = {"data": [], "raw": [], "weighted": [], "total": []}
     objective, step = watched.objective, watched.optimiser.step
@@ -214,11 +215,11 @@ def test_the_variances_are_those_of_the_gradients(stores):
         np.testing.assert_allclose(row[f"variance_{part}"], expected, rtol=1e-4)
 
 
-def test_a_cell_leaves_its_record_history_and_weights(stores, tmp_path):
+def test_a_cell_leaves_its_record_history_and_weights(stored, tmp_path):
     spec = spec_of("navier_stokes", "stcl", training={"epochs": 2, "gradient_variance": True})
     out = tmp_path / "cell" / "train.json"
     out.parent.mkdir()
-    train.train_cell(spec, **inputs(stores, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
     rows = list(csv.DictReader(out.with_name("history.csv").open(newline="")))
     assert [row["epoch"] for row in rows] == ["1", "2"]
     assert float(rows[0]["variance_total"]) > 0
@@ -228,8 +229,8 @@ def test_a_cell_leaves_its_record_history_and_weights(stores, tmp_path):
     assert checkpoint.load(out.with_name("weights.pt")).keys() >= {"network.lift.weight"}
 
 
-def test_a_diverged_training_says_so(stores):
-    broken = trainer(stores, spec_of("diffusion", "fno"))
+def test_a_diverged_training_says_so(stored):
+    broken = trainer(stored, spec_of("diffusion", "fno"))
     broken.train[1][0, 0] = float("nan")
     with pytest.raises(train.Diverged, match="epoch 1: data is nan"):
         broken.run_epoch()
@@ -263,3 +264,87 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
     assert not any("metrics" in m or "krylov" in m for m in burgers)
     own = {m for m in krylov | navier_stokes | burgers if m.count(".") == 3 and "._" not in m}
     assert all(sum(m in cell for cell in (krylov, navier_stokes, burgers)) == 1 for m in own)
+
+
+# Reduced sizes at which a derivative term pays within a minute of one core.
+SMALL = {"modes": 6, "width": 16, "head": 64}
+QUICK = {
+    "diffusion": {
+        "options": {"n": 17},
+        "train_sizes": [32],
+        "training": {"epochs": 150, "batch": 8, "learning_rate": 2e-3, "schedule": {"patience": 20}},
+        "methods": {"fno": {}, "stcl": {"lambda": 1.0, "q": 2}},
+    },
+    "helmholtz": {
+        "options": {"n": 17},
+        "train_sizes": [256],
+        "network": SMALL | {"modes": 4},
+        "training": {
+            "epochs": 60,
+            "batch": 16,
+            "learning_rate": 2e-3,
+            "adam_eps": 1e-15,
+            "monitor": "relative",
+            "schedule": {"patience": 8},
+        },
+        "methods": {"fno": {}, "stcl": {"lambda": 0.5, "q": 2}},
+    },
+    "burgers": {
+        "options": {"nx": 16, "nt": 24, "solver_nx": 32, "solver_nt": 48, "probe_nt": 48},
+        "train_sizes": [32],
+        "training": {"epochs": 150, "batch": 8, "learning_rate": 2e-3, "schedule": {"patience": 20}},
+        "methods": {"fno": {}, "stcl": {"lambda": 1.0, "q": 2, "weighting": {"update": "after", "floor": 1e-10}}},
+    },
+    "allen_cahn": {
+        "options": {"nx": 32, "nt": 20, "time_step": 0.01},
+        "train_sizes": [32],
+        "network": SMALL | {"init": "uniform"},
+        "training": {
+            "epochs": 160,
+            "batch": 8,
+            "learning_rate": 2e-3,
+            "monitor": "relative",
+            "schedule": {"patience": 20},
+        },
+        "methods": {"fno": {}, "stcl": {"lambda": 1.0, "q": 2, "form": {"name": "residual", "detach_state": False}}},
+    },
+    "navier_stokes": {
+        "options": {"n": 16},
+        "train_sizes": [64],
+        "network": SMALL | {"standardise": True},
+        "training": {"epochs": 80, "batch": 8, "learning_rate": 2e-3, "monitor": "relative"},
+        "methods": {
+            "fno": {},
+            "stcl": {
+                "lambda": 0.5,
+                "q": 2,
+                "form": {"name": "preconditioned_residual", "detach_state": False, "metric": {"name": "leray_oseen"}},
+            },
+        },
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_stcl_lowers_both_errors_at_the_quick_size(tmp_path, name):
+    block = {"network": SMALL, "bank": {"train": 8, "test": 16}} | QUICK[name]
+    block["samples"] = {"train": block["train_sizes"][0], "val": 64, "test": 64}
+    plan = Plan(parse({"preset": "quick", "reduced": True, "seeds": [0], "problems": {name: block}}))
+    for split in ("train", "val", "test"):
+        spec = json.loads(plan.data_spec(name, split))
+        data.generate(spec, tmp_path / f"{name}-{split}.json", tmp_path / "work", "", workers=1)
+    bank, spec = tmp_path / "bank.json", json.loads(plan.bank_spec(name, "test"))
+    labels.generate(spec, tmp_path / f"{name}-test.json", bank, tmp_path / "work", "", workers=1)
+    arrays = stores.read(tmp_path / f"{name}-test.json") | stores.read(bank)
+    a, u, v, w = (torch.from_numpy(arrays[key]) for key in "auvw")
+    errors = {}
+    for cell in plan.final_cells(name):
+        spec = json.loads(plan.train_spec(cell))
+        done = run(trainer(tmp_path, spec), spec["training"]["epochs"])
+        done.surrogate.load_state_dict(done.best_weights)
+        field, jacobian = field_errors(done.surrogate, a, u), jacobian_errors(done.surrogate, a, v, w)
+        errors[cell.method] = float(field.mean()), float(jacobian.mean())
+    print(name, errors)
+    assert errors["stcl"][0] < errors["fno"][0]
+    assert errors["stcl"][1] < 0.8 * errors["fno"][1]
