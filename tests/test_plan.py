@@ -17,17 +17,17 @@ def config():
 
 def test_a_grid_of_lambdas_is_tuned_and_a_single_one_is_not(config):
     plan = Plan(parse(config))
-    assert [c.lam for c in plan.tuning_cells("diffusion", 8, "stcl")] == [0.5, 1.0]
-    assert plan.tuning_cells("diffusion", 8, "offline_di") == []
-    assert plan.tuning_cells("diffusion", 8, "fno") == []
+    assert [c.lam for c in plan.tuning_cells("diffusion", 16, "stcl")] == [0.5, 1.0]
+    assert plan.tuning_cells("diffusion", 16, "offline_di") == []
+    assert plan.tuning_cells("diffusion", 16, "fno") == []
     reported = {(c.method, c.lam) for c in plan.final_cells("diffusion")}
     assert reported == {("fno", None), ("offline_di", 1.0), ("stcl", SELECTED)}
 
 
 def test_paths_are_distinct_and_stay_in_place(config):
     plan = Plan(parse(config))
-    assert len(plan.cells) == 12
-    assert "diffusion/N8/stcl/lamselected/seed0" in plan.cells
+    assert len(plan.cells) == 7
+    assert "diffusion/N16/stcl/lamselected/seed0" in plan.cells
     assert "helmholtz/N8/fno/lam0/seed0" in plan.cells
     assert not any(".." in path or path.startswith("/") for path in plan.cells)
 

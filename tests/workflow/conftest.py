@@ -71,13 +71,6 @@ class Workflow:
             file.write_text(original)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share the built study run in one process, so that it is built once."""
-    for item in items:
-        if "built" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("built"))
-
-
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Workflow:
     """The tiny study, built once by the real workflow."""

@@ -23,7 +23,6 @@ def one_cell(config: dict, **training) -> dict:
     stcl = problem["methods"]["stcl"] | {"lambda": 1.0}
     problem = problem | {
         "methods": {"stcl": stcl},
-        "train_sizes": [16],
         "training": problem["training"] | training,
     }
     return config | {"problems": {"diffusion": problem}}

@@ -7,19 +7,19 @@ import yaml
 
 pytestmark = pytest.mark.workflow
 
-# The tiny study: diffusion with N = 8, 16 and all methods (sTCL with two λ), Helmholtz with N = 8, fno and offline_di.
+# The tiny study: diffusion with all methods (sTCL with two λ), Helmholtz with fno and offline_di; one N, one seed.
 EVERYTHING = {
     "dataset": 6,
     "bank": 4,
-    "train": 12,
-    "evaluate": 8,
-    "select": 2,
+    "train": 7,
+    "evaluate": 5,
+    "select": 1,
     "problem_cells": 2,
     "error_table": 2,
     "convergence": 1,
     "samples": 2,
 }
-DIFFUSION = EVERYTHING | {"dataset": 3, "bank": 2, "train": 10, "evaluate": 6, "problem_cells": 1, "samples": 1}
+DIFFUSION = EVERYTHING | {"dataset": 3, "bank": 2, "train": 5, "evaluate": 3, "problem_cells": 1, "samples": 1}
 
 
 def changed(config: dict, path: str, value) -> dict:
@@ -48,15 +48,15 @@ def test_a_built_copy_plans_nothing(built):
         (
             "problems.diffusion.basis",
             "white",
-            {k: v for k, v in DIFFUSION.items() if k != "dataset"} | {"bank": 1, "train": 8, "evaluate": 4},
+            {k: v for k, v in DIFFUSION.items() if k != "dataset"} | {"bank": 1, "train": 4, "evaluate": 2},
         ),
         (
             "problems.diffusion.methods.stcl.lambda",
             [0.5, 1.0, 2.0],
             {
-                "train": 4,
-                "select": 2,
-                "evaluate": 2,
+                "train": 2,
+                "select": 1,
+                "evaluate": 1,
                 "problem_cells": 1,
                 "error_table": 2,
                 "convergence": 1,
@@ -68,7 +68,7 @@ def test_a_built_copy_plans_nothing(built):
             4,
             {k: v for k, v in DIFFUSION.items() if k not in ("dataset", "bank")},
         ),
-        ("seeds", [0, 1], {"train": 8, "evaluate": 8, "problem_cells": 2, "error_table": 2}),
+        ("seeds", [0, 1], {"train": 5, "evaluate": 5, "problem_cells": 2, "error_table": 2}),
         ("figures", {"dpi": 99}, {"convergence": 1, "samples": 2}),
         ("figures", {"colormap": "magma"}, {"samples": 2}),
     ],
@@ -103,9 +103,9 @@ def test_comments_and_docstrings_rerun_nothing(built):
         (
             "src/stcl/losses/metrics/inverse_laplacian.py",
             {
-                "train": 6,
-                "select": 2,
-                "evaluate": 2,
+                "train": 3,
+                "select": 1,
+                "evaluate": 1,
                 "problem_cells": 1,
                 "error_table": 2,
                 "convergence": 1,
@@ -130,7 +130,7 @@ def test_one_table_is_a_target(built):
 def test_rebuilding_a_producer_alone_makes_its_consumers_stale(empty):
     """The consumers' own specs do not change here: only the manifest tells them."""
     settings = {"fno": {}}
-    problem = empty.config["problems"]["diffusion"] | {"methods": settings, "train_sizes": [8]}
+    problem = empty.config["problems"]["diffusion"] | {"methods": settings}
     config = empty.config | {"problems": {"diffusion": problem}}
     code, output = empty.run(config=config)
     assert code == 0, output
