@@ -30,7 +30,7 @@ this first line:
 Changing a key reruns the jobs that depend on it and no others. Threads, memory and partitions are not here: they belong
 to the machine, in `profiles/`.
 
-This page is written by `make docs` from `src/stcl/config.py` and `src/stcl/protocol.py`.
+This page is written by `make docs` from `src/stcl/config.py`, `src/stcl/protocol.py` and `src/stcl/losses/settings.py`.
 """
 
 
