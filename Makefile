@@ -26,8 +26,7 @@ quick: $(VENV)/workflow.installed ## run the quick study and write its report
 	@echo "report   $(REPORT)"
 
 test: $(VENV)/test.installed ## run the tests
-	$(BIN)/pytest -n 2 -m "not slow and not workflow"
-	$(BIN)/pytest -m "workflow and not slow" # one process: these build a study once and use all cores themselves
+	$(BIN)/pytest -n 2 --dist loadfile
 
 slow: $(VENV)/test.installed ## run the long tests
 	$(BIN)/pytest -m slow
