@@ -34,12 +34,12 @@ def test_no_host_reads_and_one_device(device: str, lead: tuple[int, ...]) -> Non
         (lambda x: x.sum().item(), "reads"),
         (lambda x: x[x > 0], "reads"),
         (lambda x: x @ torch.ones(3, 3), "mixes devices"),
-        (lambda x: x.to("cpu"), "cop(y|ies)"),
+        (lambda x: x.to("cpu"), "copies from meta to cpu"),
     ],
 )
 def test_the_mode_catches(fault, message: str) -> None:
     x = torch.ones(3, 3, device="meta")
-    with pytest.raises((AssertionError, NotImplementedError), match=message), OneDevice("meta"):
+    with pytest.raises(AssertionError, match=message), OneDevice("meta"):
         fault(x)
 
 
