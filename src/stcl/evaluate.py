@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stcl import checkpoint, problems, stores
+from stcl import checkpoint, devices, problems, stores
 from stcl.allocator import keep_heap
 from stcl.metrics import field_errors, jacobian_errors
 from stcl.network import build_surrogate
@@ -54,12 +54,12 @@ def main() -> None:
     parser.add_argument("--bank", type=Path, required=True, help="manifest of the test bank")
     parser.add_argument("--out", type=Path, required=True, help="mean errors; errors.npz goes beside it")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", type=torch.device, help="by default the least used GPU, or the CPU")
     arguments = parser.parse_args()
     keep_heap()
     torch.set_num_threads(arguments.threads)
     try:
-        evaluate(arguments.run, arguments.data, arguments.bank, arguments.out, torch.device(arguments.device))
+        evaluate(arguments.run, arguments.data, arguments.bank, arguments.out, arguments.device or devices.pick())
     except (stores.StoreError, FileNotFoundError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error
 

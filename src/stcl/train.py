@@ -5,7 +5,8 @@
 
 Writes beside `--out`: weights.pt (the best checkpoint), history.csv (a row per epoch) and the run's own record. The
 state is kept in the working folder under the identity of spec, code and data: a killed job that is started again goes
-on from there and ends with the same bits.
+on from there and ends with the same bits. SIGTERM and SIGUSR1 end it after the epoch it is in, with the state saved and
+exit code 75.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stcl import checkpoint, problems, stores
+from stcl import checkpoint, devices, problems, stores
 from stcl.allocator import keep_heap
 from stcl.gradient_variance import GradientVariance
 from stcl.losses.data import DataLoss, Objective
@@ -30,6 +31,7 @@ from stcl.network import build_surrogate
 from stcl.operators.surrogate import Surrogate
 from stcl.progress import Progress
 from stcl.protocol import Network, Training
+from stcl.stopping import EXIT_CODE, Stopped, StopSignals
 
 LOSSES = ("data", "derivative", "gamma")
 
@@ -174,7 +176,7 @@ def train_cell(
         print(f"resumed after epoch {trainer.epoch} from {state_path}", flush=True)
     title = f"{spec['problem']} N={spec['n_train']} {spec['method']} seed {spec['seed']}"
     next_save = time.monotonic() + SAVE_SECONDS
-    with Progress(title, settings.epochs, "epoch", trainer.epoch) as progress:
+    with Progress(title, settings.epochs, "epoch", trainer.epoch) as progress, StopSignals() as stop:
         while trainer.epoch < settings.epochs:
             try:
                 trainer.run_epoch()
@@ -182,11 +184,16 @@ def train_cell(
                 write_history(state_path.with_name("diverged.csv"), trainer.history)
                 raise
             progress.step(note=_note(trainer.history[-1]))
-            start = time.monotonic()
-            if trainer.epoch == settings.epochs or start >= next_save:
+            start, ended, stopped_by = time.monotonic(), trainer.epoch == settings.epochs, stop.received
+            if ended or stopped_by or start >= next_save:
                 checkpoint.save(state_path, trainer.state_dict())
                 end = time.monotonic()
                 next_save = end + max(SAVE_SECONDS, (end - start) / SAVE_SHARE)
+            if stopped_by and not ended:
+                raise Stopped(
+                    f"stopped by {stopped_by} after epoch {trainer.epoch} of {settings.epochs}; the state is saved in "
+                    f"{state_path} and the same command continues from there"
+                )
     checkpoint.save(out.with_name("weights.pt"), trainer.best_weights)
     write_history(out.with_name("history.csv"), trainer.history)
     best = trainer.history[trainer.best_epoch - 1]
@@ -272,7 +279,7 @@ def main() -> None:
     )
     parser.add_argument("--code", default="", help="identity of the code, for the record and for resuming")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; results are repeatable for equal numbers")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", type=torch.device, help="by default the least used GPU, or the CPU")
     arguments = parser.parse_args()
     keep_heap()
     torch.set_num_threads(arguments.threads)
@@ -288,8 +295,11 @@ def main() -> None:
             arguments.out,
             arguments.work,
             arguments.code,
-            torch.device(arguments.device),
+            arguments.device or devices.pick(),
         )
+    except Stopped as stopped:
+        print(stopped, flush=True)
+        raise SystemExit(EXIT_CODE) from stopped
     except (Diverged, stores.StoreError) as error:
         raise SystemExit(f"error: {error}") from error
 

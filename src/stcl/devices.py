@@ -1,0 +1,58 @@
+"""The device of a job: the GPU that the scheduler gave it, or the least used one of this machine, or the CPU.
+
+Snakemake counts GPUs (`--resources gpu=4`) but does not say which, and every process would take the first. So each job
+claims one where it sees several. Under Slurm a job sees only its own, and there is nothing to choose.
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+
+def pick() -> torch.device:
+    """The device to compute on. A claimed GPU stays claimed until this process ends."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        return torch.device("cpu")
+    claims = Path(tempfile.gettempdir()) / f"stcl-gpus-{os.getuid()}"
+    index = claim(names(count), claims) if count > 1 else 0
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def names(count: int) -> list[str]:
+    """What the visible GPUs are called on this machine, in torch's order: two workflows may see different ones."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    called = visible.split(",")[:count] if visible else map(str, range(count))
+    return [name.strip().replace("/", "-") for name in called]
+
+
+def claim(devices: Sequence[str], folder: Path) -> int:
+    """Index of the device with the fewest claims of living processes, now one more: this one's.
+
+    A claim is a locked file. The kernel drops the lock when the process ends, however it ends.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "turn").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        claims = [sum(_alive(file) for file in folder.glob(f"{device}.*")) for device in devices]
+        index = claims.index(min(claims))
+        # Never closed: the claim lasts as long as the process. Child processes do not inherit it.
+        descriptor, _ = tempfile.mkstemp(prefix=f"{devices[index]}.", dir=folder)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return index
+
+
+def _alive(claim: Path) -> bool:
+    """Whether the process of a claim still holds it; what a dead one left is removed."""
+    with claim.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    claim.unlink()
+    return False
