@@ -3,6 +3,7 @@
 #   snakemake                                             the quick study (config/config.yaml)
 #   snakemake --configfile config/paper.yaml              the paper
 #   snakemake results/quick/tables/field_error.md         one table
+#   snakemake burgers                                     one problem
 from snakemake.utils import min_version
 
 min_version("9.3")
@@ -19,7 +20,8 @@ report: "workflow/report/workflow.rst"
 include: "rules/common.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
-include: "rules/results.smk"
+include: "rules/tables.smk"
+include: "rules/figures.smk"
 
 
 localrules:

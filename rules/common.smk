@@ -1,5 +1,6 @@
 # What the rules share: the validated configuration, the plan of the study, and the inputs of its nodes.
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from stcl.config import ConfigError
 from stcl.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.plan import SELECTED, Plan
 from stcl.provenance import canonical, code_id
+from stcl.tables.plan import table_plans
 
 try:
     PLAN = Plan(parse_config(config))
@@ -22,6 +24,7 @@ except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
 PROBLEMS = list(PLAN.config.problems)
+TABLES = table_plans(PLAN)
 OUT = PLAN.results
 ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
@@ -29,55 +32,67 @@ ENVIRONMENT = "../workflow/envs/stcl.yaml"
 wildcard_constraints:
     preset=PLAN.config.preset,
     problem="|".join(PROBLEMS),
+    dataset="|".join(PLAN.datasets),
     split="train|val|test",
-    method="fno|offline_di|stcl",
-    n=r"\d+",
-    cell=r"[a-z][a-z0-9_]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
+    decision="|".join(PLAN.decisions) or "none",
+    table="|".join(TABLES),
+    group="|".join([*PROBLEMS, "minres_iterations", "sketch_runtime"]),
+    cell=r"[a-z][a-z0-9_-]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
 
 
-def cell_inputs(wildcards):
-    """Data, and what the cell's method needs beside it. Neither fno nor stcl depends on labels."""
-    cell = PLAN.cells[wildcards.cell]
+def training_inputs(dataset, methods):
+    """Data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
     inputs = {
-        "train": f"{OUT}/data/{cell.problem}/train.json",
-        "val": f"{OUT}/data/{cell.problem}/val.json",
-        "stores": [ancient(f"{OUT}/data/{cell.problem}/{split}") for split in ("train", "val")],
+        "train": f"{OUT}/data/{dataset}/train.json",
+        "val": f"{OUT}/data/{dataset}/val.json",
+        "stores": [ancient(f"{OUT}/data/{dataset}/{split}") for split in ("train", "val")],
     }
-    if cell.method == "offline_di":
-        inputs["bank"] = f"{OUT}/labels/{cell.problem}/train.json"
-        inputs["stores"].append(ancient(f"{OUT}/labels/{cell.problem}/train"))
-    if cell.lam == SELECTED:
-        inputs["decision"] = f"{OUT}/select/{cell.problem}/N{cell.n_train}/{cell.method}.json"
+    if "offline_di" in methods:
+        inputs["bank"] = f"{OUT}/labels/{dataset}/train.json"
+        inputs["stores"].append(ancient(f"{OUT}/labels/{dataset}/train"))
     return inputs
 
 
-def cell_options(wildcards, input):
+def cell_inputs(wildcards):
+    cell = PLAN.cells[wildcards.cell]
+    inputs = training_inputs(PLAN.blocks[cell.block].dataset, [cell.method])
+    if cell.lam == SELECTED:
+        inputs["decision"] = f"{OUT}/select/{PLAN.decision(cell)}.json"
+    return inputs
+
+
+def timing_inputs(wildcards):
+    cells = PLAN.timing_cells(wildcards.group)
+    return training_inputs(PLAN.blocks[cells[0].block].dataset, [cell.method for cell in cells])
+
+
+def training_options(wildcards, input):
     """Command-line options for the inputs that only some cells have."""
     return " ".join(f"--{name} {input[name]}" for name in ("bank", "decision") if name in input.keys())
 
 
 def test_inputs(wildcards):
-    problem = wildcards.cell.split("/")[0]
-    kinds = {"data": f"{OUT}/data/{problem}/test", "bank": f"{OUT}/labels/{problem}/test"}
+    dataset = PLAN.blocks[wildcards.cell.split("/")[0]].dataset
+    kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/labels/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}
 
 
-def tuning_runs(wildcards):
-    cells = PLAN.tuning_cells(wildcards.problem, int(wildcards.n), wildcards.method)
-    return [f"{OUT}/runs/{cell.path}/train.json" for cell in cells]
+def run_files(cells, *names):
+    """The named files of the given cells."""
+    return [f"{OUT}/runs/{cell.path}/{name}" for cell in cells for name in names]
 
 
-def final_files(problem, *names):
-    """The named files of every reported cell of a problem."""
-    return [f"{OUT}/runs/{cell.path}/{name}" for cell in PLAN.final_cells(problem) for name in names]
+def problem_cells(problem):
+    """Every evaluated cell of a problem, those of its ablations too."""
+    long = PLAN.long_blocks.values()
+    return PLAN.final_cells(b for b in PLAN.blocks.values() if b.problem == problem and b not in long)
 
 
-def shown_files(name, *problems):
-    """The named file of the cells that figures show: each method at the largest N with the first seed."""
-    return [
-        f"{OUT}/runs/{cell.path}/{name}"
-        for problem in problems or PROBLEMS
-        for cell in PLAN.final_cells(problem)
-        if cell.n_train == max(PLAN.config.problems[problem].train_sizes) and cell.seed == PLAN.config.seeds[0]
-    ]
+def table_command(name, out):
+    """The command that writes a table to the folder `out`."""
+    table = TABLES[name]
+    published = "" if PLAN.config.reduced else "--published config/published.yaml"
+    arguments = " ".join(f"{OUT}/{argument}" for argument in table.arguments)
+    spec = shlex.quote(canonical(table.spec))
+    return f"python -m stcl.tables.{table.module} --spec {spec} {published} --out {out}/{name}.csv {arguments}"

@@ -3,13 +3,13 @@
 
 rule dataset:
     output:
-        manifest="results/{preset}/data/{problem}/{split}.json",
-        ledger="results/{preset}/data/{problem}/{split}.ledger.json",
-        store=directory("results/{preset}/data/{problem}/{split}"),
+        manifest="results/{preset}/data/{dataset}/{split}.json",
+        ledger="results/{preset}/data/{dataset}/{split}.ledger.json",
+        store=directory("results/{preset}/data/{dataset}/{split}"),
     log:
-        "results/{preset}/logs/data/{problem}/{split}.log",
+        "results/{preset}/logs/data/{dataset}/{split}.log",
     benchmark:
-        "results/{preset}/benchmarks/data/{problem}/{split}.tsv"
+        "results/{preset}/benchmarks/data/{dataset}/{split}.tsv"
     conda:
         ENVIRONMENT
     threads: 2
@@ -17,8 +17,8 @@ rule dataset:
         mem_mb=3000,
         runtime=240,
     params:
-        spec=lambda w: PLAN.data_spec(w.problem, w.split),
-        code=lambda w: PLAN.code("data", w.problem),
+        spec=lambda w: PLAN.data_spec(w.dataset, w.split),
+        code=lambda w: PLAN.code("data", PLAN.datasets[w.dataset].problem),
     shell:
         "python -m stcl.data --spec {params.spec:q} --code {params.code} --out {output.manifest}"
         " --workers {threads} > {log} 2>&1"
@@ -26,16 +26,16 @@ rule dataset:
 
 rule bank:
     input:
-        manifest="results/{preset}/data/{problem}/{split}.json",
-        store=ancient("results/{preset}/data/{problem}/{split}"),
+        manifest="results/{preset}/data/{dataset}/{split}.json",
+        store=ancient("results/{preset}/data/{dataset}/{split}"),
     output:
-        manifest="results/{preset}/labels/{problem}/{split}.json",
-        ledger="results/{preset}/labels/{problem}/{split}.ledger.json",
-        store=directory("results/{preset}/labels/{problem}/{split}"),
+        manifest="results/{preset}/labels/{dataset}/{split}.json",
+        ledger="results/{preset}/labels/{dataset}/{split}.ledger.json",
+        store=directory("results/{preset}/labels/{dataset}/{split}"),
     log:
-        "results/{preset}/logs/labels/{problem}/{split}.log",
+        "results/{preset}/logs/labels/{dataset}/{split}.log",
     benchmark:
-        "results/{preset}/benchmarks/labels/{problem}/{split}.tsv"
+        "results/{preset}/benchmarks/labels/{dataset}/{split}.tsv"
     conda:
         ENVIRONMENT
     threads: 2
@@ -43,8 +43,8 @@ rule bank:
         mem_mb=4000,
         runtime=480,
     params:
-        spec=lambda w: PLAN.bank_spec(w.problem, w.split),
-        code=lambda w: PLAN.code("labels", w.problem),
+        spec=lambda w: PLAN.bank_spec(w.dataset, w.split),
+        code=lambda w: PLAN.code("labels", PLAN.datasets[w.dataset].problem),
     shell:
         "python -m stcl.labels --spec {params.spec:q} --code {params.code} --data {input.manifest}"
         " --out {output.manifest} --workers {threads} > {log} 2>&1"
@@ -53,16 +53,16 @@ rule bank:
 rule data:
     input:
         expand(
-            "results/{preset}/data/{problem}/{split}.json",
+            "results/{preset}/data/{dataset}/{split}.json",
             preset=PLAN.config.preset,
-            problem=PROBLEMS,
+            dataset=PLAN.datasets,
             split=["train", "val", "test"],
         ),
 
 
 rule labels:
     input:
-        expand("results/{preset}/labels/{problem}/test.json", preset=PLAN.config.preset, problem=PROBLEMS),
+        expand("results/{preset}/labels/{dataset}/test.json", preset=PLAN.config.preset, dataset=PLAN.datasets),
         [
             f"{OUT}/labels/{problem}/train.json"
             for problem in PROBLEMS

@@ -21,8 +21,8 @@ rule train:
         runtime=720,
     params:
         spec=lambda w: PLAN.train_spec(PLAN.cells[w.cell]),
-        code=lambda w: PLAN.train_code(PLAN.cells[w.cell]),
-        options=cell_options,
+        code=lambda w: PLAN.cells_code("train", PLAN.cells[w.cell]),
+        options=training_options,
     shell:
         "python -m stcl.train --spec {params.spec:q} --code {params.code} --train {input.train} --val {input.val}"
         " {params.options} --out {output.record} --threads {threads} > {log} 2>&1"
@@ -48,7 +48,7 @@ rule evaluate:
         mem_mb=6000,
         runtime=60,
     params:
-        code=lambda w: PLAN.code("evaluate", PLAN.cells[w.cell].problem),
+        code=lambda w: PLAN.code("evaluate", PLAN.blocks[PLAN.cells[w.cell].block].problem),
     shell:
         "python -m stcl.evaluate --run {input.record} --data {input.data} --bank {input.bank} --out {output.means}"
         " --threads {threads} > {log} 2>&1"
@@ -56,14 +56,54 @@ rule evaluate:
 
 rule select:
     input:
-        tuning_runs,
+        lambda w: run_files(PLAN.tuning_cells(w.decision), "train.json"),
     output:
-        "results/{preset}/select/{problem}/N{n}/{method}.json",
+        "results/{preset}/select/{decision}.json",
     log:
-        "results/{preset}/logs/select/{problem}/N{n}/{method}.log",
+        "results/{preset}/logs/select/{decision}.log",
     conda:
         ENVIRONMENT
     params:
         code=code_id("stcl.select"),
     shell:
         "python -m stcl.select --out {output} {input} > {log} 2>&1"
+
+
+rule timing:
+    input:
+        unpack(timing_inputs),
+    output:
+        "results/{preset}/timing/{group}.json",
+    log:
+        "results/{preset}/logs/timing/{group}.log",
+    conda:
+        ENVIRONMENT
+    threads: workflow.cores or 1  # nothing else runs beside a measurement
+    resources:
+        gpu=1,
+        mem_mb=6000,
+        runtime=120,
+    params:
+        spec=lambda w: PLAN.timing_spec(w.group),
+        code=lambda w: PLAN.cells_code("timing", *PLAN.timing_cells(w.group)),
+        options=training_options,
+    shell:
+        "python -m stcl.timing --spec {params.spec:q} --train {input.train} --val {input.val}"
+        " {params.options} --out {output} > {log} 2>&1"
+
+
+rule conditioning:
+    output:
+        "results/{preset}/conditioning/{problem}.json",
+    log:
+        "results/{preset}/logs/conditioning/{problem}.log",
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=3000,
+        runtime=60,
+    params:
+        spec=lambda w: PLAN.conditioning_spec(w.problem),
+        code=lambda w: PLAN.code("conditioning", w.problem),
+    shell:
+        "python -m stcl.conditioning --spec {params.spec:q} --code {params.code} --out {output} > {log} 2>&1"

@@ -25,16 +25,16 @@ def test_defaults_are_filled_in(config):
     diffusion = parse(config).problems["diffusion"]
     assert diffusion.training.learning_rate == 1e-3
     assert diffusion.methods.stcl.weighting.decay == 0.99
-    assert diffusion.methods.offline_di.lam == [1.0]
+    assert diffusion.methods.offline_di.lam == 1.0
     assert diffusion.methods.stcl.form.metric.name == "inverse_laplacian"
 
 
 def test_lambda_may_depend_on_the_training_size(config):
     config["problems"]["diffusion"]["train_sizes"] = [8, 16]
     for keys in (int, str):  # JSON turns numbers into strings
-        config["problems"]["diffusion"]["methods"]["stcl"]["lambda"] = {keys(8): 0.5, keys(16): [0.1, 1]}
+        config["problems"]["diffusion"]["methods"]["stcl"]["lambda"] = {keys(8): 0.5, keys(16): 1}
         stcl = parse(config).problems["diffusion"].methods.stcl
-        assert (stcl.lambdas(8), stcl.lambdas(16)) == ([0.5], [0.1, 1.0])
+        assert (stcl.fixed(8), stcl.fixed(16)) == (0.5, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,22 @@ def test_lambda_may_depend_on_the_training_size(config):
         ("problems.diffusion.training.epochs", 2.5, "problems.diffusion.training.epochs: "),
         ("problems.diffusion.train_sizes", [8, 17], "N = 17 is larger than the dataset, samples.train = 16"),
         ("problems.diffusion.train_sizes", [8, 8], "the same value twice"),
-        ("problems.diffusion.methods.stcl.lambda", 0.0, "problems.diffusion.methods.stcl.lambda.0: .*greater than 0"),
-        ("problems.diffusion.methods.stcl.lambda", [0.5, -1], "problems.diffusion.methods.stcl.lambda.1: "),
+        ("problems.diffusion.methods.stcl.lambda", 0.0, "problems.diffusion.methods.stcl.lambda: .*greater than 0"),
+        ("problems.diffusion.methods.stcl.lambda_grid", [0.5, -1], "problems.diffusion.methods.stcl.lambda_grid.1: "),
+        ("problems.diffusion.methods.stcl.lambda_grid", [0.5, 0.5], "stcl.lambda_grid: the same value twice"),
+        ("selection", "fixed", "problems.diffusion.methods.stcl.lambda: this key is required"),
+        ("problems.burgers.methods.stcl.lambda_grid", [0.5], "one λ for the problem needs one lambda_grid"),
+        ("problems.diffusion.shown_size", 9, "shown_size: 9 is not among train_sizes"),
+        ("studies.minres_iterations.problem", "diffusion", "form of diffusion is preconditioned_residual"),
+        ("studies.minres_iterations.problem", "heat", "minres_iterations: problem 'heat' is not among"),
+        ("studies.minres_iterations.n_train", 17, "n_train: 17 is more than samples.train = 16"),
+        ("studies.sketch_count.runtime_grid", 14, "runtime_grid: 14 is not among grids"),
+        ("studies.sketch_count.first_epoch", 4, "first_epoch: 4 is after the last epoch, 3"),
+        ("studies.sketch_count.grids", [7, 13], "4 modes need a grid of at least 8 x 6 nodes, got 7 x 7"),
+        ("studies.sketch_count.n_train", 8, "N = 8 is one update of 8 an epoch"),
+        ("studies.long_runs.heat", {"n_train": 8, "epochs": 4}, "long_runs.heat: problem 'heat' is not among"),
+        ("studies.long_runs.diffusion", {"n_train": 8, "epochs": 4}, "λ is known for N in .16., got 8"),
+        ("studies.conditioning.options", {"heat": {}}, "studies.conditioning.options.heat: not among the problems"),
         ("problems.diffusion.methods.stcl.q", 0, "problems.diffusion.methods.stcl.q: .*greater than 0"),
         ("problems.diffusion.methods.offline_di.q", 9, "9 directions per update are more than the bank's 8"),
         ("problems.diffusion.network.modes", 7, "7 modes need a grid of at least 14 x 12 nodes, got 13 x 13"),
@@ -71,8 +85,7 @@ def test_lambda_may_depend_on_the_training_size(config):
             "problems.diffusion.methods.stcl.form: leray_oseen weighs the blocks of a saddle residual",
         ),
         ("problems.diffusion.methods.stcl.lambda", {9: 1.0}, r"given for N = \[9\], train_sizes are"),
-        ("problems.diffusion.methods.stcl.lambda", {9: [0.5, 0.5]}, "lambda: the same value twice"),
-        ("problems.diffusion.methods.stcl.lambda", {9: 0.0}, "stcl.lambda.9.0: .*greater than 0"),
+        ("problems.diffusion.methods.stcl.lambda", {9: 0.0}, "stcl.lambda.9: .*greater than 0"),
         ("problems.diffusion.training", {"batch": 16, "gradient_variance": True}, "is one update of 16 an epoch"),
         ("problems.diffusion.methods", {}, "name at least one of"),
         ("problems.heat", {}, "problems.heat.samples: this key is required"),

@@ -61,7 +61,7 @@ def stored(tmp_path_factory) -> Path:
 
 def spec_of(name: str, method: str, seed: int = 0, **changes) -> dict:
     plan = Plan(parse(config()))
-    cell = next(c for c in plan.final_cells(name) if (c.method, c.seed) == (method, seed))
+    cell = next(c for c in plan.final_cells([plan.blocks[name]]) if (c.method, c.seed) == (method, seed))
     spec = json.loads(plan.train_spec(cell))
     for key, value in changes.items():
         spec[key] = spec[key] | value
@@ -249,7 +249,7 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
         reached = set()
         monkeypatch.setattr(provenance, "_parse", lambda module: (reached.add(module), parse_module(module))[1])
         provenance.code_id.cache_clear()
-        plan.train_code(next(c for c in plan.final_cells(name) if c.method == method))
+        plan.cells_code("train", next(c for c in plan.final_cells([plan.blocks[name]]) if c.method == method))
         return {m for m in reached if m.startswith("stcl.losses.")}
 
     shared = {"stcl.losses.data"}
@@ -339,7 +339,7 @@ def test_stcl_lowers_both_errors_at_the_quick_size(tmp_path, name):
     arrays = stores.read(tmp_path / f"{name}-test.json") | stores.read(bank)
     a, u, v, w = (torch.from_numpy(arrays[key]) for key in "auvw")
     errors = {}
-    for cell in plan.final_cells(name):
+    for cell in plan.final_cells([plan.blocks[name]]):
         spec = json.loads(plan.train_spec(cell))
         done = run(trainer(tmp_path, spec), spec["training"]["epochs"])
         done.surrogate.load_state_dict(done.best_weights)

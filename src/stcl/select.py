@@ -9,6 +9,7 @@ tuning again with the same outcome makes nothing stale.
 import argparse
 import json
 from collections import defaultdict
+from math import inf, log
 from pathlib import Path
 from statistics import fmean
 
@@ -16,14 +17,25 @@ from stcl.stores import write_json
 
 
 def choose(records: list[dict]) -> float:
-    """λ with the lowest mean of the monitored validation error; of equals, the smallest."""
-    errors: dict[float, dict[int, float]] = defaultdict(dict)
+    """λ with the lowest monitored validation error, mean over seeds; of equals, the smallest.
+
+    Several methods that share one λ count alike: their errors enter by the geometric mean.
+    """
+    errors: dict[float, dict[tuple[str, int], float]] = defaultdict(dict)
     for record in records:
-        errors[record["spec"]["lam"]][record["spec"]["seed"]] = record["monitored"]
-    seeds = {frozenset(found) for found in errors.values()}
-    if len(seeds) > 1:
-        raise ValueError(f"every λ needs the same seeds, got {[sorted(s) for s in seeds]}; train the missing cells")
-    return min(errors, key=lambda lam: (fmean(errors[lam].values()), lam))
+        spec = record["spec"]
+        errors[spec["lam"]][spec["method"], spec["seed"]] = record["monitored"]
+    runs = {frozenset(found) for found in errors.values()}
+    if len(runs) > 1:
+        raise ValueError(f"every λ needs the same seeds, got {[sorted(s) for s in runs]}; train the missing cells")
+
+    def score(found: dict[tuple[str, int], float]) -> float:
+        by_method = defaultdict(list)
+        for (method, _), error in found.items():
+            by_method[method].append(error)
+        return fmean(log(mean) if (mean := fmean(values)) > 0 else -inf for values in by_method.values())
+
+    return min(errors, key=lambda lam: (score(errors[lam]), lam))
 
 
 def main() -> None:

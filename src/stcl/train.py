@@ -170,7 +170,7 @@ def train_cell(
     contents = {name: stores.read_manifest(path)["content"] for name, path in _given(train=train, val=val, bank=bank)}
     state_path = work / stores.job_key(spec, code, *contents.values()) / "state.pt"
     settings = Training.model_validate(spec["training"])
-    trainer = _trainer(spec, settings, train, val, bank, device)
+    trainer = build_trainer(spec, train, val, bank, device)
     if state_path.exists():
         trainer.load_state_dict(checkpoint.load(state_path))
         print(f"resumed after epoch {trainer.epoch} from {state_path}", flush=True)
@@ -218,9 +218,9 @@ def _given(**paths: Path | None) -> list[tuple[str, Path]]:
     return [(name, path) for name, path in paths.items() if path is not None]
 
 
-def _trainer(
-    spec: dict[str, Any], settings: Training, train: Path, val: Path, bank: Path | None, device: torch.device
-) -> Trainer:
+def build_trainer(spec: dict[str, Any], train: Path, val: Path, bank: Path | None, device: torch.device) -> Trainer:
+    """The cell that `spec` describes, before its first epoch."""
+    settings = Training.model_validate(spec["training"])
     problem = problems.load(spec["problem"], **spec["options"])
     network = Network.model_validate(spec["network"])
 

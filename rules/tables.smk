@@ -1,0 +1,78 @@
+# Tables, and a preview of them from the runs that are there.
+
+
+rule by_problem:
+    input:
+        lambda w: run_files(problem_cells(w.problem), "train.json", "errors.json"),
+    output:
+        "results/{preset}/tables/by_problem/{problem}.csv",
+    log:
+        "results/{preset}/logs/tables/by_problem/{problem}.log",
+    conda:
+        ENVIRONMENT
+    params:
+        runs=lambda w: run_files(problem_cells(w.problem), ""),
+        code=code_id("stcl.tables.by_problem"),
+    shell:
+        "python -m stcl.tables.by_problem --out {output} {params.runs} > {log} 2>&1"
+
+
+rule table:
+    input:
+        lambda w: [f"{OUT}/{file}" for file in TABLES[w.table].files],
+        [] if PLAN.config.reduced else "config/published.yaml",
+    output:
+        csv=report(
+            "results/{preset}/tables/{table}.csv",
+            caption="../workflow/report/table.rst",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
+        markdown="results/{preset}/tables/{table}.md",
+        latex="results/{preset}/tables/{table}.tex",
+    log:
+        "results/{preset}/logs/tables/{table}.log",
+    conda:
+        ENVIRONMENT
+    params:
+        command=lambda w, output: table_command(w.table, Path(output.csv).parent),
+        code=lambda w: code_id(f"stcl.tables.{TABLES[w.table].module}"),
+    shell:
+        "{params.command} > {log} 2>&1"
+
+
+rule tables:
+    input:
+        expand(
+            "results/{preset}/tables/{table}.{kind}",
+            preset=PLAN.config.preset,
+            table=TABLES,
+            kind=["csv", "md", "tex"],
+        ),
+        expand("results/{preset}/tables/by_problem/{problem}.csv", preset=PLAN.config.preset, problem=PROBLEMS),
+
+
+# One target for each problem: its cells, those of its ablations, and its figure.
+for problem_name in PROBLEMS:
+
+    rule:
+        name:
+            problem_name
+        input:
+            f"{OUT}/tables/by_problem/{problem_name}.csv",
+            f"{OUT}/figures/samples/{problem_name}.png",
+        localrule: True
+
+
+# Starts nothing else: cells that have not finished appear as missing, or as failed.
+rule preview:
+    log:
+        f"{OUT}/logs/tables/preview.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
+    params:
+        folder=f"{OUT}/preview",
+        commands=" && ".join(table_command(name, f"{OUT}/preview") for name, table in TABLES.items() if table.cells),
+    shell:
+        "mkdir -p {params.folder} && {params.commands} && cat {params.folder}/*.md | tee {log}"

@@ -1,0 +1,78 @@
+"""A table as tidy CSV, as Markdown and as LaTeX."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REDUCED = "Reduced sizes and budgets: these numbers are not comparable with the paper's."
+
+
+@dataclass(frozen=True)
+class Table:
+    """`rows` are tidy, one measurement a row; `header` and `body` are what people read."""
+
+    caption: str
+    rows: list[dict[str, Any]]
+    header: list[str]
+    body: list[list[str]]
+
+    def write(self, out: Path, reduced: bool) -> None:
+        """CSV to `out`; Markdown and LaTeX beside it."""
+        caption = f"{self.caption} {REDUCED}" if reduced else self.caption
+        with out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, self.rows[0])
+            writer.writeheader()
+            writer.writerows(self.rows)
+        out.with_suffix(".md").write_text(self._markdown(caption))
+        out.with_suffix(".tex").write_text(self._latex(caption, out.stem))
+
+    def _markdown(self, caption: str) -> str:
+        widths = [max(map(len, column)) for column in zip(self.header, *self.body, strict=True)]
+
+        def line(cells: list[str]) -> str:
+            left = [f"{cells[0]:<{widths[0]}}"]
+            return "| " + " | ".join(left + [f"{c:>{w}}" for c, w in zip(cells[1:], widths[1:], strict=True)]) + " |"
+
+        rule = "|" + "|".join([":" + "-" * (widths[0] + 1), *("-" * (w + 1) + ":" for w in widths[1:])]) + "|"
+        return "\n".join([caption, "", line(self.header), rule, *map(line, self.body)]) + "\n"
+
+    def _latex(self, caption: str, label: str) -> str:
+        def symbols(text: str) -> str:
+            for character, command in _LATEX.items():
+                text = text.replace(character, command)
+            return text
+
+        def line(cells: list[str]) -> str:
+            return " & ".join(map(symbols, cells)) + r" \\"
+
+        return "\n".join(
+            [
+                r"\begin{table}[t]",
+                r"\centering\small",
+                rf"\caption{{{symbols(caption)}}}",
+                rf"\label{{tab:{label}}}",
+                rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
+                r"\toprule",
+                line(self.header),
+                r"\midrule",
+                *map(line, self.body),
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+                "",
+            ]
+        )
+
+
+_LATEX = {
+    "_": r"\_",
+    "%": r"\%",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "λ": r"$\lambda$",
+    "ᵀ": r"$^{\mathsf T}$",
+    "²": r"$^2$",
+    "κ": r"$\kappa$",
+    "—": "--",
+}
