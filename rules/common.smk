@@ -40,6 +40,11 @@ wildcard_constraints:
     cell=r"[a-z][a-z0-9_-]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
 
 
+def workers(samples, split):
+    """Processes of a generation: a second one pays from some hundred samples on."""
+    return 2 if getattr(samples, split) >= 256 else 1
+
+
 def training_inputs(dataset, methods):
     """Data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
     inputs = {

@@ -12,7 +12,7 @@ rule dataset:
         "results/{preset}/benchmarks/data/{dataset}/{split}.tsv"
     conda:
         ENVIRONMENT
-    threads: 2
+    threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
     resources:
         mem_mb=3000,
         runtime=240,
@@ -38,7 +38,7 @@ rule bank:
         "results/{preset}/benchmarks/labels/{dataset}/{split}.tsv"
     conda:
         ENVIRONMENT
-    threads: 2
+    threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
     resources:
         mem_mb=4000,
         runtime=480,

@@ -104,6 +104,6 @@ rule conditioning:
         runtime=60,
     params:
         spec=lambda w: PLAN.conditioning_spec(w.problem),
-        code=lambda w: PLAN.code("conditioning", w.problem),
+        code=lambda w: PLAN.conditioning_code(w.problem),
     shell:
         "python -m stcl.conditioning --spec {params.spec:q} --code {params.code} --out {output} > {log} 2>&1"

@@ -49,7 +49,7 @@ def test_lambda_may_depend_on_the_training_size(config):
         ("problems.diffusion.methods.stcl.lambda", 0.0, "problems.diffusion.methods.stcl.lambda: .*greater than 0"),
         ("problems.diffusion.methods.stcl.lambda_grid", [0.5, -1], "problems.diffusion.methods.stcl.lambda_grid.1: "),
         ("problems.diffusion.methods.stcl.lambda_grid", [0.5, 0.5], "stcl.lambda_grid: the same value twice"),
-        ("selection", "fixed", "problems.diffusion.methods.stcl.lambda: this key is required"),
+        ("problems.diffusion.methods.offline_di", {}, "problems.diffusion.methods.offline_di.lambda: this key is req"),
         ("problems.burgers.methods.stcl.lambda_grid", [0.5], "one λ for the problem needs one lambda_grid"),
         ("problems.diffusion.shown_size", 9, "shown_size: 9 is not among train_sizes"),
         ("studies.minres_iterations.problem", "diffusion", "form of diffusion is preconditioned_residual"),

@@ -304,20 +304,29 @@ class Plan:
         modules = dict.fromkeys(m for cell in cells for m in self._modules(cell))
         return code_id(f"stcl.{stage}", *modules)
 
+    def conditioning_code(self, problem: str) -> str:
+        settings = self.config.problems[problem]
+        return code_id("stcl.conditioning", f"stcl.problems.{problem}", *_form_modules(settings))
+
     def _modules(self, cell: Cell) -> Iterator[str]:
         block = self.blocks[cell.block]
         yield f"stcl.problems.{block.problem}"
         yield f"stcl.methods.{cell.method}"
         if cell.method == "stcl":
-            form = block.settings.methods.stcl.form
-            yield f"stcl.losses.forms.{form.name}"
-            metric = getattr(form, "metric", None)
-            if metric is not None:
-                yield f"stcl.losses.metrics.{metric.name}"
+            yield from _form_modules(block.settings)
 
 
 def shown_size(settings: ProblemSettings) -> int:
     return settings.shown_size or max(settings.train_sizes)
+
+
+def _form_modules(settings: ProblemSettings) -> Iterator[str]:
+    """Modules that are loaded by the name of the sTCL form and of its metric."""
+    form = settings.methods.stcl.form
+    yield f"stcl.losses.forms.{form.name}"
+    metric = getattr(form, "metric", None)
+    if metric is not None:
+        yield f"stcl.losses.metrics.{metric.name}"
 
 
 def _problem(block: Block) -> dict[str, Any]:

@@ -6,6 +6,7 @@ One file, because distributed tests share the built study only within a file.
 import copy
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,19 +14,35 @@ import yaml
 
 pytestmark = pytest.mark.workflow
 
-# The tiny study: diffusion with all methods (sTCL with two λ), Helmholtz with fno and offline_di; one N, one seed.
+# The tiny study: five problems with three methods, one N, one seed; λ of diffusion's sTCL and of Burgers by validation;
+# two Krylov steps for Helmholtz, two sketch counts on two grids for diffusion, a long run of Helmholtz.
 EVERYTHING = {
-    "dataset": 6,
-    "bank": 4,
-    "train": 7,
-    "evaluate": 5,
-    "select": 1,
-    "problem_cells": 2,
-    "error_table": 2,
+    "dataset": 3 * (5 + 2),
+    "bank": 5 + 5 + 2,
+    "train": 15 + 2 + 4 + 2 + 4 + 3,
+    "evaluate": 15 + 2 + 4,
+    "select": 2,
+    "timing": 5 + 2,
+    "conditioning": 2,
+    "by_problem": 5,
+    "table": 9,
     "convergence": 1,
-    "samples": 2,
+    "samples": 5,
 }
-DIFFUSION = EVERYTHING | {"dataset": 3, "bank": 2, "train": 5, "evaluate": 3, "problem_cells": 1, "samples": 1}
+# What depends on diffusion: its own cells, the two sketch studies' data, five tables that hold none of it left out.
+DIFFUSION = {
+    "dataset": 9,
+    "bank": 4,
+    "train": 3 + 2 + 4,
+    "evaluate": 3 + 4,
+    "select": 1,
+    "timing": 2,
+    "conditioning": 1,
+    "by_problem": 1,
+    "table": 8,
+    "convergence": 1,
+    "samples": 1,
+}
 
 
 def changed(config: dict, path: str, value) -> dict:
@@ -47,38 +64,54 @@ def test_a_built_copy_plans_nothing(built):
     assert built.planned() == {}
 
 
+# Tables that show the cells of a problem, and those that show a study.
+MAIN_TABLES, SKETCH_TABLES = 3, 3  # field_error, jacobian_error, per_cell_settings; wallclock shows the timing
+RETRAINED = {"train": 5 + 4, "evaluate": 3 + 4, "select": 1, "timing": 2, "by_problem": 1, "table": 7}
+DRAWN = {"convergence": 1, "samples": 1}
+
+
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("problems.diffusion.options.n", 15, DIFFUSION),
+        # sketches have grids of their own
         (
-            "problems.diffusion.basis",
-            "white",
-            {k: v for k, v in DIFFUSION.items() if k != "dataset"} | {"bank": 1, "train": 4, "evaluate": 2},
+            "problems.diffusion.options.n",
+            15,
+            {"dataset": 3, "bank": 2, "train": 5, "evaluate": 3, "select": 1, "timing": 1, "by_problem": 1, "table": 4}
+            | DRAWN,
         ),
+        # not the fno cells: those of the problem, and q = 0
+        ("problems.diffusion.basis", "white", RETRAINED | DRAWN | {"bank": 1, "train": 4 + 2, "evaluate": 2 + 2}),
         (
-            "problems.diffusion.methods.stcl.lambda",
+            "problems.diffusion.methods.stcl.lambda_grid",
             [0.5, 1.0, 2.0],
-            {
-                "train": 2,
-                "select": 1,
-                "evaluate": 1,
-                "problem_cells": 1,
-                "error_table": 2,
-                "convergence": 1,
-                "samples": 1,
-            },
+            {"train": 2, "select": 1, "evaluate": 1, "by_problem": 1, "table": 3} | DRAWN,
         ),
         (
-            "problems.diffusion.training.epochs",
-            4,
-            {k: v for k, v in DIFFUSION.items() if k not in ("dataset", "bank")},
+            "selection",
+            "fixed",
+            {"evaluate": 3, "by_problem": 2, "table": 3, "convergence": 1, "samples": 2},  # trained when tuning
         ),
-        ("seeds", [0, 1], {"train": 5, "evaluate": 5, "problem_cells": 2, "error_table": 2}),
-        ("figures", {"dpi": 99}, {"convergence": 1, "samples": 2}),
-        ("figures", {"colormap": "magma"}, {"samples": 2}),
+        ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN),
+        ("seeds", [0, 1], {"train": 15 + 2 + 4, "evaluate": 15 + 2 + 4, "by_problem": 5, "table": 3 + 1 + 2}),
+        (
+            "studies.minres_iterations.steps",
+            [1, 2, 3],
+            {"train": 1, "evaluate": 1, "timing": 1, "by_problem": 1, "table": 1},
+        ),
+        (
+            "studies.sketch_count.q",
+            [0, 1, 2],
+            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3},
+        ),
+        ("studies.sketch_count.first_epoch", 1, {"table": 1}),
+        ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "convergence": 1}),
+        ("studies.conditioning.samples", 2, {"conditioning": 2, "table": 1}),
+        ("timing.epochs", 2, {"timing": 7, "table": 3}),
+        ("figures", {"dpi": 99}, {"convergence": 1, "samples": 5}),
+        ("figures", {"colormap": "magma"}, {"samples": 5}),
     ],
-    ids=["grid", "basis", "lambda", "epochs", "seed", "dpi", "colormap"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_change_of_the_configuration(built, path, value, expected):
     assert built.planned(config=changed(built.config, path, value)) == expected
@@ -104,23 +137,17 @@ def test_comments_and_docstrings_rerun_nothing(built):
         ("src/stcl/problems/diffusion.py", DIFFUSION),
         (
             "src/stcl/operators/fno.py",
-            {k: v for k, v in EVERYTHING.items() if k not in ("dataset", "bank")},
+            {k: v for k, v in EVERYTHING.items() if k not in ("dataset", "bank", "conditioning")} | {"table": 8},
         ),
         (
             "src/stcl/losses/metrics/inverse_laplacian.py",
-            {
-                "train": 3,
-                "select": 1,
-                "evaluate": 1,
-                "problem_cells": 1,
-                "error_table": 2,
-                "convergence": 1,
-                "samples": 1,
-            },
+            RETRAINED | DRAWN | {"train": 3 + 2, "evaluate": 1 + 2, "conditioning": 1, "table": 8},
         ),
-        ("src/stcl/figures/samples.py", {"samples": 2}),
-        ("src/stcl/figures/style.py", {"convergence": 1, "samples": 2}),
-        ("src/stcl/tables.py", {"problem_cells": 2, "error_table": 2}),
+        ("src/stcl/figures/samples.py", {"samples": 5}),
+        ("src/stcl/figures/style.py", {"convergence": 1, "samples": 5}),
+        ("src/stcl/tables/errors.py", {"table": 2}),
+        ("src/stcl/tables/wallclock.py", {"table": 1}),
+        ("src/stcl/timing.py", {"timing": 7, "table": 3}),
         ("src/stcl/plan.py", {}),
     ],
 )
@@ -153,17 +180,61 @@ def results(built):
     return built.folder / "results/tiny"
 
 
+REPORTED = {
+    ("diffusion", 16): {"fno": "0", "offline_di": "1", "stcl": "selected"},
+    ("helmholtz", 8): {"fno": "0", "offline_di": "0.5", "stcl": "0.5"},
+    ("burgers", 8): {"fno": "0", "offline_di": "selected", "stcl": "selected"},
+    ("allen_cahn", 8): {"fno": "0", "offline_di": "1", "stcl": "1"},
+    ("navier_stokes", 8): {"fno": "0", "offline_di": "1", "stcl": "1"},
+}
+
+
 @pytest.mark.parametrize(("table", "errors"), [("field_error", "field"), ("jacobian_error", "jacobian")])
 def test_tables_hold_the_mean_of_the_kept_errors_of_every_cell(results, table, errors):
     rows = list(csv.DictReader((results / f"tables/{table}.csv").open()))
-    found = {(row["problem"], row["n_train"], row["method"]): float(row["mean"]) for row in rows}
-    lams = {"fno": "0", "offline_di": "1", "stcl": "selected"}
-    expected = {("diffusion", n, method, lam): f"diffusion/N{n}" for n in ("16",) for method, lam in lams.items()}
-    expected |= {("helmholtz", "8", m, lam): "helmholtz/N8" for m, lam in (("fno", "0"), ("offline_di", "0.5"))}
-    assert set(found) == {key[:3] for key in expected}
-    for (problem, n, method, lam), folder in expected.items():
-        kept = np.load(results / f"runs/{folder}/{method}/lam{lam}/seed0/errors.npz")[errors]
-        assert found[problem, n, method] == pytest.approx(100 * kept.mean(), rel=1e-5)
+    found = {(row["problem"], int(row["n_train"]), row["method"]): float(row["mean"]) for row in rows}
+    assert set(found) == {(*key, method) for key, methods in REPORTED.items() for method in methods}
+    for (problem, n, method), mean in found.items():
+        lam = REPORTED[problem, n][method]
+        kept = np.load(results / f"runs/{problem}/N{n}/{method}/lam{lam}/seed0/errors.npz")[errors]
+        assert mean == pytest.approx(100 * kept.mean(), rel=1e-5)
+
+
+def test_every_table_is_complete(results):
+    """Each has its rows, in each of its formats, and none of a cell that is not there."""
+    lengths = {
+        "field_error": 15,
+        "jacobian_error": 15,
+        "per_cell_settings": 10,
+        "wallclock": 5,
+        "minres_iterations": 2 * 2,
+        "sketch_resolution": 4 * 2,
+        "gradient_variance": 4 * 3,
+        "sketch_runtime": 2,
+        "conditioning": 2,
+    }
+    assert {path.stem for path in (results / "tables").glob("*.csv")} == set(lengths)
+    for name, length in lengths.items():
+        rows = list(csv.DictReader((results / f"tables/{name}.csv").open()))
+        assert len(rows) == length, name
+        page = (results / f"tables/{name}.md").read_text()
+        assert "not comparable with the paper" in page
+        assert "missing" not in page.split("|", 1)[1]
+        assert r"\end{table}" in (results / f"tables/{name}.tex").read_text()
+
+
+def test_a_preview_names_what_is_missing(built):
+    config = changed(built.config, "seeds", [0, 1])
+    code, output = built.run("preview", config=config)
+    assert code == 0, output
+    rows = list(csv.DictReader((built.folder / "results/tiny/preview/field_error.csv").open()))
+    assert {(row["n_seeds"], row["n_unfinished"]) for row in rows} == {("1", "1")}
+    assert "(1 missing)" in output
+
+
+def test_a_problem_is_a_target(empty):
+    jobs = empty.planned("burgers")
+    assert jobs == {"dataset": 3, "bank": 2, "train": 4 + 3, "select": 1, "evaluate": 3, "by_problem": 1, "samples": 1}
 
 
 def test_the_selected_lambda_has_the_lowest_validation_error(results):
@@ -178,6 +249,16 @@ def test_the_selected_lambda_has_the_lowest_validation_error(results):
     assert final["val_mse"] == best["val_mse"]
 
 
+def test_test_data_cannot_influence_the_selection(built):
+    """Nothing of the test split is an input of the decisions, nor of anything they are made from."""
+    code, output = built.run(
+        "-n", "-F", "results/tiny/select/burgers.json", "results/tiny/select/diffusion/N16/stcl.json"
+    )
+    assert code == 0, output
+    assert re.search(r"^rule train:", output, re.MULTILINE)
+    assert "/test" not in "".join(re.findall(r"^    (?:input|output): .*$", output, re.MULTILINE))
+
+
 def test_a_run_names_what_it_was_made_from(results):
     record = json.loads((results / "runs/diffusion/N16/offline_di/lam1/seed0/train.json").read_text())
     for name, path in (("train", "data"), ("bank", "labels")):
@@ -188,7 +269,7 @@ def test_a_run_names_what_it_was_made_from(results):
 
 
 def test_figures_are_drawn(results):
-    for name in ("convergence", "samples/diffusion", "samples/helmholtz"):
+    for name in ("convergence", *(f"samples/{problem}" for problem, _ in REPORTED)):
         assert (results / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from stcl.names import METHODS, problem_name
 from stcl.tables import command
-from stcl.tables.estimate import MARKS, Estimate, estimate
+from stcl.tables.estimate import MARKS, percent
 from stcl.tables.render import Table
 from stcl.tables.runs import Run, read_runs
 
@@ -39,10 +39,6 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     body = [[problem_name(p), str(n), *(text(p, n, m) for m in methods)] for p, n in lines]
     caption = CAPTIONS[quantity] + (f" {MARKS}" if published else "")
     return Table(caption, rows, ["Problem", "N", *(METHODS[m] for m in methods)], body)
-
-
-def percent(runs: list[Run], quantity: str) -> Estimate:
-    return estimate(runs, lambda run: 100 * run.errors[quantity])
 
 
 def _key(run: Run) -> tuple[str, int, str]:

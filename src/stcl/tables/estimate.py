@@ -1,5 +1,6 @@
 """Mean and spread of a quantity over training seeds, and how it stands beside a published one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import hypot
 from statistics import fmean, stdev
@@ -63,10 +64,15 @@ def beside(published: list[float]) -> str:
     return f"{_number(mean, mean)} ± {_number(std, mean)}"
 
 
-def estimate(runs: list[Run], value) -> Estimate:
+def estimate(runs: list[Run], value: Callable[[Run], float]) -> Estimate:
     """`value(run)` over the runs that are done."""
     done = [run for run in runs if run.status == "done"]
     return Estimate(tuple(value(run) for run in done), tuple(run.status for run in runs if run.status != "done"))
+
+
+def percent(runs: list[Run], quantity: str) -> Estimate:
+    """A test error, in percent."""
+    return estimate(runs, lambda run: 100 * run.errors[quantity])
 
 
 def _number(value: float, size: float) -> str:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stcl.tables import command
-from stcl.tables.errors import percent
-from stcl.tables.estimate import MARKS
+from stcl.tables.estimate import MARKS, percent
 from stcl.tables.render import Table
 from stcl.tables.runs import read_runs
 from stcl.tables.timing import training_seconds

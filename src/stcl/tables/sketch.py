@@ -6,8 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from stcl.tables import command
-from stcl.tables.errors import percent
-from stcl.tables.estimate import MARKS, Estimate, estimate
+from stcl.tables.estimate import MARKS, Estimate, estimate, percent
 from stcl.tables.render import Table
 from stcl.tables.runs import Run, read_runs
 
