@@ -135,3 +135,16 @@ def test_a_table_reads_the_runs_it_shows_and_no_others(config):
     assert {c.block for c in tables["minres_iterations"].cells} == {"helmholtz-m1", "helmholtz-m2"}
     assert {c.block for c in tables["field_error"].cells} == set(config["problems"])
     assert "labels/burgers/train.ledger.json" in tables["wallclock"].records
+
+
+def test_the_small_paper_is_a_part_of_the_paper():
+    """The same specs, so that its numbers may stand beside the published ones."""
+    whole, part = (Plan(parse(yaml.safe_load((CONFIG / f"{n}.yaml").read_text()))) for n in ("paper", "paper-small"))
+    assert part.cells
+    for path, cell in part.cells.items():
+        assert part.train_spec(cell) == whole.train_spec(whole.cells[path])
+    # Helmholtz' filter looks at the whole pool, so its training set is a prefix only of the same pool
+    assert part.data_spec("helmholtz", "train") == whole.data_spec("helmholtz", "train")
+    for dataset in part.datasets:
+        assert part.data_spec(dataset, "test") == whole.data_spec(dataset, "test")
+        assert part.bank_spec(dataset, "test") == whole.bank_spec(dataset, "test")

@@ -251,9 +251,8 @@ def test_the_selected_lambda_has_the_lowest_validation_error(results):
 
 def test_test_data_cannot_influence_the_selection(built):
     """Nothing of the test split is an input of the decisions, nor of anything they are made from."""
-    code, output = built.run(
-        "-n", "-F", "results/tiny/select/burgers.json", "results/tiny/select/diffusion/N16/stcl.json"
-    )
+    targets = ("results/tiny/select/burgers.json", "results/tiny/select/diffusion/N16/stcl.json")
+    code, output = built.run("-n", "-F", *targets)
     assert code == 0, output
     assert re.search(r"^rule train:", output, re.MULTILINE)
     assert "/test" not in "".join(re.findall(r"^    (?:input|output): .*$", output, re.MULTILINE))
