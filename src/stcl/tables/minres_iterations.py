@@ -35,7 +35,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
             {"m": m, "quantity": quantity} | entry.columns() | {"seconds": "" if time is None else time}
             for quantity, entry in entries.items()
         ]
-        shown = "missing" if time is None else f"{time:.0f}" + (f" [{theirs['seconds']}]" if theirs else "")
+        shown = "missing" if time is None else f"{time:.3g}" + (f" [{theirs['seconds']}]" if theirs else "")
         body.append([str(m), *(entry.text(theirs.get(quantity)) for quantity, entry in entries.items()), shown])
     caption = CAPTION + (f" {MARKS} Published seconds are of another machine." if published else "")
     return Table(caption, rows, ["m", "Field error", "Jacobian error", "Seconds"], body)

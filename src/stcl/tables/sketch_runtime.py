@@ -24,7 +24,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         ratio = value / base if base else None
         rows.append({"q": q, "minutes": value, "ratio": "" if ratio is None else ratio})
         theirs = published["sketch_runtime"].get(q) if published else None
-        shown = f"{value:.2f}" + (f" [{theirs}]" if theirs is not None else "")
+        shown = f"{value:.3g}" + (f" [{theirs}]" if theirs is not None else "")
         body.append([str(q), shown, "—" if ratio is None else f"{ratio:.2f}"])
     caption = CAPTION.format(**spec) + f" Measured on {timing['device']}, {timing['threads']} thread(s)."
     caption += " In brackets the published minutes, of another machine." if published else ""

@@ -1,6 +1,7 @@
 """Table `wallclock`: what a training costs, and what it costs to have the labels that offline DI trains on."""
 
 import json
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: records of timing, and ledgers of train banks; `spec["sizes"]`: N of each problem."""
+    """`inputs`: records of timing, and ledgers of train banks; `spec["sizes"]`: pairs (problem, N)."""
     records = [json.loads(path.read_text()) for path in inputs]
     timings = [record for record in records if "cells" in record]
     banks = {record["spec"]["problem"]: record for record in records if "cells" not in record}
     seconds = training_seconds(timings)
     rows, body = [], []
-    for problem, n in spec["sizes"].items():
+    for problem, n in spec["sizes"]:
         times = {method: seconds.get((problem, method)) for method in METHODS}
         labels = bank_cost(banks[problem], n) if problem in banks else {}
         row = {"problem": problem, "n_train": n} | {f"{m}_seconds": _blank(times[m]) for m in METHODS}
@@ -65,7 +66,7 @@ def break_even(stcl: float | None, offline_di: float | None, labels: float | Non
     """k with k · stcl = labels + k · offline_di; infinite if offline DI is not faster per training."""
     if stcl is None or offline_di is None or labels is None:
         return None
-    return labels / (stcl - offline_di) if stcl > offline_di else float("inf")
+    return labels / (stcl - offline_di) if stcl > offline_di else inf
 
 
 def _blank(value: float | None) -> float | str:
@@ -73,13 +74,13 @@ def _blank(value: float | None) -> float | str:
 
 
 def _seconds(value: float | None) -> str:
-    return "—" if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+    return "—" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def _trainings(value: float | str) -> str:
     if value == "":
         return "—"
-    return "never" if value == float("inf") else f"{value:.2g}"
+    return "never" if value == inf else str(max(1, ceil(value)))
 
 
 if __name__ == "__main__":
