@@ -26,6 +26,11 @@ except ConfigError as error:
 PROBLEMS = list(PLAN.config.problems)
 TABLES = table_plans(PLAN)
 OUT = PLAN.results
+RELATIVE = PLAN.config.figures.relative
+SHOWN_CELLS = [cell for problem in PROBLEMS for cell in PLAN.shown_cells(problem, all_seeds=True)]
+FIGURES = ["convergence", *(f"samples/{problem}" for problem in PROBLEMS), "spread", "ledger"]
+if PLAN.config.studies.sketch_count:
+    FIGURES.append("sketch_tradeoff")
 ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
 
@@ -81,6 +86,11 @@ def test_inputs(wildcards):
     kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/labels/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}
+
+
+def data_files(problems, splits, ending=""):
+    """Stores of the given problems, or, with an ending, the files beside them."""
+    return [f"{OUT}/data/{problem}/{split}{ending and '.' + ending}" for problem in problems for split in splits]
 
 
 def run_files(cells, *names):

@@ -3,8 +3,10 @@
 
 rule convergence:
     input:
+        run_files(PLAN.convergence_cells(), "history.csv"),
         runs=run_files(PLAN.convergence_cells(), "train.json"),
-        histories=run_files(PLAN.convergence_cells(), "history.csv"),
+        data=data_files(RELATIVE, ["train", "val"], "json"),
+        stores=[ancient(store) for store in data_files(RELATIVE, ["train", "val"])],
     output:
         png=report(
             "results/{preset}/figures/convergence.png",
@@ -18,10 +20,11 @@ rule convergence:
     conda:
         ENVIRONMENT
     params:
-        spec=canonical({"dpi": PLAN.config.figures.dpi}),
-        code=code_id("stcl.figures.convergence"),
+        spec=canonical({"dpi": PLAN.config.figures.dpi, "relative": RELATIVE}),
+        code=code_id("stcl.figures.convergence", *(f"stcl.problems.{problem}" for problem in RELATIVE)),
     shell:
-        "python -m stcl.figures.convergence --spec {params.spec:q} --out {output.png} {input.runs} > {log} 2>&1"
+        "python -m stcl.figures.convergence --spec {params.spec:q} --out {output.png} {input.runs} {input.data}"
+        " > {log} 2>&1"
 
 
 rule samples:
@@ -44,14 +47,87 @@ rule samples:
     conda:
         ENVIRONMENT
     params:
-        spec=canonical(PLAN.config.figures.model_dump()),
+        spec=canonical({"dpi": PLAN.config.figures.dpi, "colormap": PLAN.config.figures.colormap}),
         code=lambda w: PLAN.code("figures.samples", w.problem),
     shell:
         "python -m stcl.figures.samples --spec {params.spec:q} --data {input.data} --bank {input.bank}"
         " --out {output.png} {input.runs} > {log} 2>&1"
 
 
+rule spread:
+    input:
+        run_files(SHOWN_CELLS, "train.json", "errors.json", "errors.npz"),
+    output:
+        png=report(
+            "results/{preset}/figures/spread.png",
+            caption="../workflow/report/spread.rst",
+            category="Figures",
+            labels={"figure": "spread"},
+        ),
+        pdf="results/{preset}/figures/spread.pdf",
+    log:
+        "results/{preset}/logs/figures/spread.log",
+    conda:
+        ENVIRONMENT
+    params:
+        runs=run_files(SHOWN_CELLS, ""),
+        spec=canonical({"dpi": PLAN.config.figures.dpi}),
+        code=code_id("stcl.figures.spread"),
+    shell:
+        "python -m stcl.figures.spread --spec {params.spec:q} --out {output.png} {params.runs} > {log} 2>&1"
+
+
+rule ledger:
+    input:
+        tables=expand("results/{{preset}}/tables/{table}.csv", table=["field_error", "jacobian_error", "wallclock"]),
+        data=data_files(PROBLEMS, ["train", "val"], "ledger.json"),
+        banks=[f"{OUT}/labels/{p}/train.ledger.json" for p in PROBLEMS if PLAN.config.problems[p].methods.offline_di],
+    output:
+        png=report(
+            "results/{preset}/figures/ledger.png",
+            caption="../workflow/report/ledger.rst",
+            category="Figures",
+            labels={"figure": "ledger"},
+        ),
+        pdf="results/{preset}/figures/ledger.pdf",
+    log:
+        "results/{preset}/logs/figures/ledger.log",
+    conda:
+        ENVIRONMENT
+    params:
+        spec=canonical({"dpi": PLAN.config.figures.dpi}),
+        code=code_id("stcl.figures.ledger"),
+    shell:
+        "python -m stcl.figures.ledger --spec {params.spec:q} --out {output.png} {input} > {log} 2>&1"
+
+
+if PLAN.config.studies.sketch_count:
+
+    rule sketch_tradeoff:
+        input:
+            expand(
+                "results/{{preset}}/tables/{table}.csv",
+                table=["sketch_resolution", "gradient_variance", "sketch_runtime"],
+            ),
+        output:
+            png=report(
+                "results/{preset}/figures/sketch_tradeoff.png",
+                caption="../workflow/report/sketch_tradeoff.rst",
+                category="Figures",
+                labels={"figure": "sketch_tradeoff"},
+            ),
+            pdf="results/{preset}/figures/sketch_tradeoff.pdf",
+        log:
+            "results/{preset}/logs/figures/sketch_tradeoff.log",
+        conda:
+            ENVIRONMENT
+        params:
+            spec=canonical({"dpi": PLAN.config.figures.dpi, "grid": PLAN.config.studies.sketch_count.runtime_grid}),
+            code=code_id("stcl.figures.sketch_tradeoff"),
+        shell:
+            "python -m stcl.figures.sketch_tradeoff --spec {params.spec:q} --out {output.png} {input} > {log} 2>&1"
+
+
 rule figures:
     input:
-        f"{OUT}/figures/convergence.png",
-        expand("results/{preset}/figures/samples/{problem}.png", preset=PLAN.config.preset, problem=PROBLEMS),
+        [f"{OUT}/figures/{figure}.png" for figure in FIGURES],

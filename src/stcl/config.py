@@ -182,6 +182,10 @@ class Figures(Settings):
 
     dpi: Positive = Field(150, description="resolution of PNG files")
     colormap: str = Field("viridis", description="of field plots", pattern=r"^[A-Za-z_]+$")
+    relative: list[Name] = Field(
+        default_factory=list,
+        description="problems whose panel of `convergence` shows relative errors instead of mean squared ones",
+    )
 
 
 class Config(Settings):
@@ -214,6 +218,9 @@ def parse(config: dict[str, Any]) -> Config:
     parsed = parsed.model_copy(update={"problems": {n: _with_form(n, s) for n, s in parsed.problems.items()}})
     findings = [f for name, s in parsed.problems.items() for f in _check_problem(name, s, parsed.selection)]
     findings += _check_studies(parsed)
+    for name in parsed.figures.relative:
+        if name not in parsed.problems:
+            findings.append(f"figures.relative: problem {name!r} is not among {', '.join(parsed.problems)}")
     for key in ("seeds", "tune_seeds"):
         findings += _check_unique(key, getattr(parsed, key))
     if findings:

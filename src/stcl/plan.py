@@ -159,11 +159,12 @@ class Plan:
             for seed in block.seeds
         ]
 
-    def shown_cells(self, problem: str) -> list[Cell]:
-        """Each method at the N that is shown, with the first seed."""
+    def shown_cells(self, problem: str, all_seeds: bool = False) -> list[Cell]:
+        """Each method at the N that is shown, with the first seed or with all of them."""
         block = self.blocks[problem]
+        seeds = block.seeds if all_seeds else block.seeds[:1]
         cells = self.final_cells([block])
-        return [c for c in cells if c.n_train == shown_size(block.settings) and c.seed == block.seeds[0]]
+        return [c for c in cells if c.n_train == shown_size(block.settings) and c.seed in seeds]
 
     def convergence_cells(self) -> list[Cell]:
         """Each method of each problem with the first seed: the long run where there is one."""

@@ -28,6 +28,9 @@ EVERYTHING = {
     "table": 9,
     "convergence": 1,
     "samples": 5,
+    "spread": 1,
+    "ledger": 1,
+    "sketch_tradeoff": 1,
 }
 # What depends on diffusion: its own cells, the two sketch studies' data, five tables that hold none of it left out.
 DIFFUSION = {
@@ -42,6 +45,9 @@ DIFFUSION = {
     "table": 8,
     "convergence": 1,
     "samples": 1,
+    "spread": 1,
+    "ledger": 1,
+    "sketch_tradeoff": 1,
 }
 
 
@@ -67,7 +73,8 @@ def test_a_built_copy_plans_nothing(built):
 # Tables that show the cells of a problem, and those that show a study.
 MAIN_TABLES, SKETCH_TABLES = 3, 3  # field_error, jacobian_error, per_cell_settings; wallclock shows the timing
 RETRAINED = {"train": 5 + 4, "evaluate": 3 + 4, "select": 1, "timing": 2, "by_problem": 1, "table": 7}
-DRAWN = {"convergence": 1, "samples": 1}
+DRAWN = {"convergence": 1, "samples": 1, "spread": 1, "ledger": 1}  # figures with one problem's cells
+SKETCH = {"sketch_tradeoff": 1}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +88,11 @@ DRAWN = {"convergence": 1, "samples": 1}
             | DRAWN,
         ),
         # not the fno cells: those of the problem, and q = 0
-        ("problems.diffusion.basis", "white", RETRAINED | DRAWN | {"bank": 1, "train": 4 + 2, "evaluate": 2 + 2}),
+        (
+            "problems.diffusion.basis",
+            "white",
+            RETRAINED | DRAWN | SKETCH | {"bank": 1, "train": 4 + 2, "evaluate": 2 + 2},
+        ),
         (
             "problems.diffusion.methods.stcl.lambda_grid",
             [0.5, 1.0, 2.0],
@@ -90,10 +101,15 @@ DRAWN = {"convergence": 1, "samples": 1}
         (
             "selection",
             "fixed",
-            {"evaluate": 3, "by_problem": 2, "table": 3, "convergence": 1, "samples": 2},  # trained when tuning
+            {"evaluate": 3, "by_problem": 2, "table": 3} | DRAWN | {"samples": 2},  # trained when tuning
         ),
-        ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN),
-        ("seeds", [0, 1], {"train": 15 + 2 + 4, "evaluate": 15 + 2 + 4, "by_problem": 5, "table": 3 + 1 + 2}),
+        ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN | SKETCH),
+        (
+            "seeds",
+            [0, 1],
+            {"train": 15 + 2 + 4, "evaluate": 15 + 2 + 4, "by_problem": 5, "table": 3 + 1 + 2, "spread": 1, "ledger": 1}
+            | SKETCH,
+        ),
         (
             "studies.minres_iterations.steps",
             [1, 2, 3],
@@ -102,13 +118,13 @@ DRAWN = {"convergence": 1, "samples": 1}
         (
             "studies.sketch_count.q",
             [0, 1, 2],
-            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3},
+            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3} | SKETCH,
         ),
-        ("studies.sketch_count.first_epoch", 1, {"table": 1}),
+        ("studies.sketch_count.first_epoch", 1, {"table": 1} | SKETCH),
         ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "convergence": 1}),
         ("studies.conditioning.samples", 2, {"conditioning": 2, "table": 1}),
-        ("timing.epochs", 2, {"timing": 7, "table": 3}),
-        ("figures", {"dpi": 99}, {"convergence": 1, "samples": 5}),
+        ("timing.epochs", 2, {"timing": 7, "table": 3, "ledger": 1} | SKETCH),
+        ("figures", {"dpi": 99}, DRAWN | SKETCH | {"samples": 5}),
         ("figures", {"colormap": "magma"}, {"samples": 5}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -141,13 +157,13 @@ def test_comments_and_docstrings_rerun_nothing(built):
         ),
         (
             "src/stcl/losses/metrics/inverse_laplacian.py",
-            RETRAINED | DRAWN | {"train": 3 + 2, "evaluate": 1 + 2, "conditioning": 1, "table": 8},
+            RETRAINED | DRAWN | SKETCH | {"train": 3 + 2, "evaluate": 1 + 2, "conditioning": 1, "table": 8},
         ),
         ("src/stcl/figures/samples.py", {"samples": 5}),
-        ("src/stcl/figures/style.py", {"convergence": 1, "samples": 5}),
-        ("src/stcl/tables/errors.py", {"table": 2}),
-        ("src/stcl/tables/wallclock.py", {"table": 1}),
-        ("src/stcl/timing.py", {"timing": 7, "table": 3}),
+        ("src/stcl/figures/style.py", DRAWN | SKETCH | {"samples": 5}),
+        ("src/stcl/tables/errors.py", {"table": 2, "ledger": 1}),
+        ("src/stcl/tables/wallclock.py", {"table": 1, "ledger": 1}),
+        ("src/stcl/timing.py", {"timing": 7, "table": 3, "ledger": 1} | SKETCH),
         ("src/stcl/plan.py", {}),
     ],
 )
@@ -268,7 +284,8 @@ def test_a_run_names_what_it_was_made_from(results):
 
 
 def test_figures_are_drawn(results):
-    for name in ("convergence", *(f"samples/{problem}" for problem, _ in REPORTED)):
+    figures = ("convergence", "spread", "ledger", "sketch_tradeoff")
+    for name in (*figures, *(f"samples/{problem}" for problem, _ in REPORTED)):
         assert (results / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
 

@@ -14,8 +14,9 @@ import torch
 from matplotlib.axes import Axes
 
 from stcl import checkpoint, problems, stores
-from stcl.figures.style import METHODS, plt, save
+from stcl.figures.style import plt, save
 from stcl.layout import Layout
+from stcl.names import METHODS
 from stcl.network import build_surrogate
 from stcl.protocol import Network
 
@@ -43,7 +44,7 @@ def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Pa
             _show(row[2 * i], predicted[i], layout, symbol, spec["colormap"], limits)
             bound = (-error_limits[i], error_limits[i])
             _show(row[2 * i + 1], error, layout, f"error, {percent:.1f} %", "RdBu_r", bound)
-        row[0].set_ylabel(METHODS[record["spec"]["method"]][0])
+        row[0].set_ylabel(METHODS[record["spec"]["method"]])
     save(figure, out, spec["dpi"])
 
 

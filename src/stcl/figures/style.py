@@ -6,13 +6,12 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-METHODS = {  # name, colour: distinguishable without colour vision
-    "fno": ("FNO", "#7f7f7f"),
-    "offline_di": ("Offline DI", "#0072b2"),
-    "stcl": ("sTCL", "#d55e00"),
-}
+COLOURS = {"fno": "#7f7f7f", "stcl": "#d55e00", "offline_di": "#0072b2"}  # distinguishable without colour vision
+SERIES = ("#1b6ca8", "#2a9d8f", "#e09f3e", "#9e2a2b", "#6a4c93")  # for what is not a method
 
 plt.rcParams.update(
     {
@@ -20,11 +19,24 @@ plt.rcParams.update(
         "axes.titlesize": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "grid.color": "#e4e4e4",
+        "grid.linewidth": 0.6,
+        "axes.axisbelow": True,
         "legend.frameon": False,
         "figure.constrained_layout.use": True,
         "svg.hashsalt": "stcl",
     }
 )
+
+
+def percent_scale(ax: Axes, label: str) -> None:
+    """A logarithmic y axis of errors in percent with plain numbers, as many as fit. Call it when all is drawn."""
+    ax.set(yscale="log", ylabel=label)
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200 * low else (1.0,)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.grid(True, axis="y")
 
 
 def save(figure: Figure, png: Path, dpi: int) -> None:
