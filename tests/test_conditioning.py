@@ -144,7 +144,7 @@ def test_the_transposed_product_is_that_of_the_matrix():
     problem = problems.load("navier_stokes", n=7)
     a, u = conditioning._states(problem, 1)
     operator = TangentOperator(problem, u[0], a[0])
-    y = torch.randn(2, operator.unknowns)
+    y = torch.randn(2, len(operator.unknowns))
     torch.testing.assert_close(operator.transposed_product(y), y @ operator.matrix())
 
 

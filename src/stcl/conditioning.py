@@ -54,7 +54,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "spec": spec,
         "tangent_class": problem.tangent_class,
-        "unknowns": operators[0].unknowns,
+        "unknowns": len(operators[0].unknowns),
         "quantities": {name: _summary([sample[name] for sample in samples]) for name in samples[0]},
     }
 
@@ -69,8 +69,8 @@ def _states(problem: Problem, count: int) -> tuple[Tensor, Tensor]:
 
 def quantities(operator: TangentOperator, form: Form, v: Tensor) -> dict[str, float | None]:
     matrix = operator.matrix()
-    scored = operator.response < len(operator.problem.layout.scored)
-    signed = symmetric_signs(matrix, operator.sizes)[:, None] * matrix
+    scored = operator.unknowns.response < len(operator.problem.layout.scored)
+    signed = symmetric_signs(matrix, operator.unknowns.sizes)[:, None] * matrix
     eigenvalues = torch.linalg.eigvalsh((signed + signed.T) / 2)
     found = {
         "symmetry_defect": float((signed - signed.T).norm() / matrix.norm()),
@@ -106,8 +106,8 @@ def symmetric_signs(matrix: Tensor, sizes: list[int]) -> Tensor:
 
 def metric_matrix(operator: TangentOperator, metric: Any) -> Tensor:
     """M as a dense matrix on the equations."""
-    columns = torch.eye(operator.unknowns, dtype=operator.u.dtype)[None]
-    return operator.join(metric.apply(operator.split(columns), operator.a))[0]
+    columns = torch.eye(len(operator.unknowns), dtype=operator.u.dtype)[None]
+    return operator.unknowns.join(metric.apply(operator.unknowns.split(columns), operator.a))[0]
 
 
 def square_root(metric: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ SPECTRA = {
     "near-singular": np.concatenate([[1e-6, -3.0], np.linspace(1, 50, N - 2)]),
 }
 PAIRS = [(s, k) for s in ("minres", "bicgstab") for k in SPECTRA] + [("cg", "definite")]
+ALL_PAIRS = PAIRS + [("gmres", k) for k in SPECTRA]  # scipy's gmres gives no iterates to compare with
 
 
 def systems(kind: str, count: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -55,7 +56,7 @@ def test_every_step_is_scipys(name, kind, steps):
             np.testing.assert_allclose(ours.x[i, k], theirs[-1], rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "kind"), PAIRS)
+@pytest.mark.parametrize(("name", "kind"), ALL_PAIRS)
 def test_many_steps_solve_and_the_residual_is_that_of_x(name, kind):
     matrices, g, diagonal = systems(kind)
     exact = torch.linalg.solve(matrices, g.mT).mT
@@ -69,20 +70,40 @@ def test_many_steps_solve_and_the_residual_is_that_of_x(name, kind):
         torch.testing.assert_close(residual, left.norm(dim=-1) / g.norm(dim=-1))
 
 
-def test_a_non_symmetric_system_needs_bicgstab():
+@pytest.mark.parametrize("steps", [1, 4, 9])
+def test_gmres_leaves_the_smallest_residual_of_its_space(steps):
+    """Over the span of M (A M)^k g, k < m, found by least squares."""
+    rng = np.random.default_rng(3)
+    matrices = torch.as_tensor(np.diag(np.linspace(-5, 20, N)) + rng.standard_normal((3, N, N)))
+    g, diagonal = torch.as_tensor(rng.standard_normal((3, 2, N))), torch.as_tensor(rng.uniform(0.5, 2, N))
+    ours = solve("gmres", matrices, g, diagonal, steps)
+    for i in range(3):
+        a, m = matrices[i].numpy(), diagonal.numpy()
+        for k in range(2):
+            space = [m * g[i, k].numpy()]
+            for _ in range(steps - 1):
+                space.append(m * (a @ space[-1]))
+                space[-1] /= np.linalg.norm(space[-1])
+            images = a @ np.array(space).T
+            best = np.array(space).T @ np.linalg.lstsq(images, g[i, k].numpy(), rcond=None)[0]
+            np.testing.assert_allclose(ours.x[i, k], best, rtol=1e-6, atol=1e-8)
+
+
+def test_a_non_symmetric_system_needs_bicgstab_or_gmres():
     rng = np.random.default_rng(2)
     matrices = torch.as_tensor(np.diag(np.linspace(1, 20, N)) + rng.standard_normal((3, N, N)))
     g, identity = torch.as_tensor(rng.standard_normal((3, 2, N))), torch.ones(N)
     exact = torch.linalg.solve(matrices, g.mT).mT
     errors = {
         name: float((solve(name, matrices, g, identity, 3 * N).x - exact).norm() / exact.norm())
-        for name in ("minres", "bicgstab")
+        for name in ("minres", "bicgstab", "gmres")
     }
+    assert errors["gmres"] < 1e-10
     assert errors["bicgstab"] < 1e-10
     assert errors["minres"] > 0.1
 
 
-@pytest.mark.parametrize("name", ["minres", "cg", "bicgstab"])
+@pytest.mark.parametrize("name", ["minres", "cg", "bicgstab", "gmres"])
 @pytest.mark.parametrize("steps", [1, 5, 200])
 def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(name, steps):
     matrices, g, diagonal = systems("definite")
@@ -96,7 +117,7 @@ def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(name, ste
     assert torch.equal(solution.x[others], alone.x[others])
 
 
-@pytest.mark.parametrize(("name", "kind"), PAIRS)
+@pytest.mark.parametrize(("name", "kind"), ALL_PAIRS)
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("steps", [5, 500])
 def test_float32_at_any_scale_never_overflows(name, kind, scale, steps):
@@ -109,7 +130,7 @@ def test_float32_at_any_scale_never_overflows(name, kind, scale, steps):
         assert ((x.double() / scale - exact).norm(dim=-1) / exact.norm(dim=-1)).max() < 1e-4
 
 
-@pytest.mark.parametrize(("name", "kind"), PAIRS)
+@pytest.mark.parametrize(("name", "kind"), ALL_PAIRS)
 def test_an_eigenvector_is_solved_in_one_step(name, kind):
     """The Krylov space ends there: recurrences divide by zero."""
     matrices, _, _ = systems(kind)

@@ -7,18 +7,19 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stcl.losses.tangent_residual import state_derivative
+from stcl.losses.unknowns import embed
 from stcl.problems.base import Problem
 
 OFFSETS = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
 
 
 def on_interior(problem: Problem, u: Tensor, a: Tensor) -> Callable[[Tensor], Tensor]:
-    """A for interior values [B, q, m1, m2] of fields that vanish on the boundary, by forward mode of the residual."""
-    return lambda x: state_derivative(problem, u, a, embed(x))
+    """A for values [B, q, *equations] of fields that vanish elsewhere, by forward mode of the residual."""
+    return lambda x: state_derivative(problem, u, a, embed(x, problem.layout.grid))
 
 
 def five_point(problem: Problem, u: Tensor, a: Tensor) -> Callable[[Tensor], Tensor]:
-    """The same for an A that couples each node to its four neighbours at most.
+    """The same for an A that couples each interior node of a rectangle to its four neighbours at most.
 
     The colour (i + 2j) mod 5 of node (i, j) differs from that of its neighbours and among them: the images of five
     fields, each one on its colour and zero elsewhere, hold every coefficient once.
@@ -31,15 +32,10 @@ def five_point(problem: Problem, u: Tensor, a: Tensor) -> Callable[[Tensor], Ten
     coefficients = images.gather(1, colours.expand(len(u), -1, -1, -1)).unsqueeze(2).unbind(1)
 
     def operator(x: Tensor) -> Tensor:
-        padded = embed(x)
+        padded = pad(x, (1, 1, 1, 1))
         image = coefficients[0] * x
         for c, (di, dj) in zip(coefficients[1:], OFFSETS[1:], strict=True):
             image = torch.addcmul(image, c, padded[..., 1 + di : 1 + di + m1, 1 + dj : 1 + dj + m2])
         return image
 
     return operator
-
-
-def embed(interior: Tensor) -> Tensor:
-    """[..., m1, m2] → [..., m1+2, m2+2], zero on the boundary."""
-    return pad(interior, (1, 1, 1, 1))

@@ -47,7 +47,7 @@ def refusals(form: Form, problem: Problem) -> Iterator[str]:
         if kind not in ("spd", "indefinite"):
             yield f"krylov_target needs an elliptic tangent operator, this one is {kind}; use a residual form"
         elif kind == "indefinite" and form.solver == "cg":
-            yield "cg may only be used for definite operators, this one is indefinite; use minres or bicgstab"
+            yield "cg may only be used for definite operators, this one is indefinite; use minres or gmres"
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
     elif kind != "saddle" and isinstance(metric, LerayOseen):

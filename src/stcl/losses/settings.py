@@ -86,7 +86,7 @@ class KrylovTarget(Settings):
     name: Literal["krylov_target"] = Field("krylov_target", description="of the form")
     metric: EllipticMetric = Field(description="the solver's preconditioner")
     steps: Positive = Field(5, description="m, steps of the solver")
-    solver: Literal["minres", "cg", "bicgstab"] | None = Field(
+    solver: Literal["minres", "cg", "gmres", "bicgstab"] | None = Field(
         None, description="left out: the one that fits the operator"
     )
     state: Literal["label", "prediction"] = Field("label", description="where the equation is linearised: u or u_θ")

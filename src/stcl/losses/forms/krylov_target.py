@@ -4,11 +4,12 @@ import torch
 from torch import Tensor
 
 from stcl.losses import krylov, metrics, settings
-from stcl.losses.five_point import embed, five_point, on_interior
+from stcl.losses.five_point import five_point, on_interior
 from stcl.losses.tangent_residual import input_derivative, single_block
+from stcl.losses.unknowns import Unknowns, embed
 from stcl.problems.base import Problem
 
-SOLVERS = {"minres": krylov.minres, "cg": krylov.cg, "bicgstab": krylov.bicgstab}
+SOLVERS = {"minres": krylov.minres, "cg": krylov.cg, "gmres": krylov.gmres, "bicgstab": krylov.bicgstab}
 ROUNDING = 1e-8  # relative, of products with A in float64
 
 
@@ -16,10 +17,10 @@ class KrylovTarget:
     """L = mean over samples, directions and all nodes of (DS_θ(a)[v] − ŵ)².
 
     ŵ is the result of m preconditioned steps for A(u, a) ŵ = −B(u, a) v from zero, at the training response u or at
-    the prediction u_θ, without gradient. The unknowns are the values at the interior nodes; the boundary of ŵ is zero,
-    and the tangent is held to it there. All samples and directions are solved together.
+    the prediction u_θ, without gradient. The unknowns are the values at the nodes that have an equation; elsewhere, at
+    walls for example, ŵ is zero, and the tangent is held to it there. All samples and directions are solved together.
 
-    MINRES fits a symmetric A, CG if it is definite as well, BiCGStab any other.
+    MINRES fits a symmetric A, CG if it is definite as well, GMRES any other; BiCGStab keeps fewer vectors than GMRES.
     """
 
     def __init__(self, problem: Problem, settings: settings.KrylovTarget) -> None:
@@ -31,29 +32,29 @@ class KrylovTarget:
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
         target = self.target(a, label if self.settings.state == "label" else u, v)
-        return (w - embed(target.x)).square().mean()
+        return (w - embed(target.x, self.problem.layout.grid)).square().mean()
 
     @torch.no_grad()
     def target(self, a: Tensor, u: Tensor, v: Tensor) -> krylov.Solution:
-        """ŵ at the interior nodes [B, q, m1, m2], and the relative residual it leaves, [B, q]."""
+        """ŵ at the equations' nodes [B, q, *equations], and the relative residual it leaves, [B, q]."""
         g = -single_block(input_derivative(self.problem, u, a, v), "krylov_target")
         operator = self.linearise(self.problem, u, a)
-        return self.solve(operator, g, lambda r: self.metric.apply(r, a), steps=self.settings.steps, axes=2)
+        return self.solve(operator, g, lambda r: self.metric.apply(r, a), steps=self.settings.steps, axes=g.ndim - 2)
 
 
 def choose_solver(wanted: str | None, tangent_class: str, asymmetry: float) -> str:
     """The solver that fits A, or `wanted` if it can work."""
     definite, symmetric = tangent_class == "spd", asymmetry < ROUNDING
     if wanted is None:
-        return ("cg" if definite else "minres") if symmetric else "bicgstab"
-    if wanted != "bicgstab" and not symmetric:
+        return ("cg" if definite else "minres") if symmetric else "gmres"
+    if wanted in ("minres", "cg") and not symmetric:
         raise ValueError(
             f"{wanted} may only be used for symmetric operators, here ⟨Ax, y⟩ and ⟨x, Ay⟩ differ by {asymmetry:.1e} of "
-            f"‖Ax‖‖y‖; use bicgstab, or leave the solver out"
+            f"‖Ax‖‖y‖; use gmres, or leave the solver out"
         )
     if wanted == "cg" and not definite:
         raise ValueError(
-            f"cg may only be used for definite operators, this one is {tangent_class}; use minres or bicgstab"
+            f"cg may only be used for definite operators, this one is {tangent_class}; use minres or gmres"
         )
     return wanted
 
@@ -67,17 +68,16 @@ class Probe:
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-        grid = problem.layout.grid
         a = torch.as_tensor(problem.network_input(problem.inputs(1, "train")), dtype=torch.float64)
         u = normal(1, *problem.layout.response_shape)
-        equations = single_block(problem.residual(u, a), "krylov_target").shape[1:]
-        if equations != tuple(n - 2 for n in grid):
-            raise ValueError(
-                f"krylov_target needs one equation per interior node of the grid {grid}, got {tuple(equations)}"
-            )
-        self.fields = normal(1, 2, *equations)
+        equations = single_block(problem.residual(u, a), "krylov_target")
+        Unknowns(equations, problem.layout)  # refuses an A that is not square
+        self.fields = normal(1, 2, *equations.shape[1:])
         self.images = on_interior(problem, u, a)(self.fields)
-        self.by_stencil = five_point(problem, u, a)(self.fields)
+        if equations.shape[1:] == tuple(n - 2 for n in problem.layout.grid) and equations.ndim == 3:
+            self.by_stencil = five_point(problem, u, a)(self.fields)
+        else:
+            self.by_stencil = None
 
     def asymmetry(self) -> float:
         """|⟨Ax, y⟩ − ⟨x, Ay⟩| / ‖Ax‖‖y‖."""
@@ -85,4 +85,6 @@ class Probe:
         return float(((ax * y).sum() - (x * ay).sum()).abs() / (ax.norm() * y.norm()))
 
     def is_five_point(self) -> bool:
+        if self.by_stencil is None:
+            return False
         return bool((self.by_stencil - self.images).norm() < ROUNDING * self.images.norm())
