@@ -20,8 +20,9 @@ from torch import Tensor
 from stcl import problems
 from stcl.losses import forms, metrics
 from stcl.losses.settings import Form, KrylovTarget
+from stcl.losses.states import states
 from stcl.losses.tangent_operator import TangentOperator
-from stcl.problems.base import Problem, SolveError
+from stcl.problems.base import SolveError
 from stcl.stores import write_json
 
 DIRECTIONS = 8  # per sample, for the error of a solved target
@@ -46,7 +47,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     """
     problem = problems.load(spec["problem"], **spec["options"])
     form = TypeAdapter(Form).validate_python(spec["form"])
-    a, u = _states(problem, spec["samples"])
+    a, u = states(problem, spec["samples"])
     noise = np.random.default_rng(spec["seed"]).standard_normal((DIRECTIONS, *problem.noise_shape))
     v = torch.as_tensor(problem.direction(noise))
     operators = [TangentOperator(problem, u[i], a[i]) for i in range(len(a))]
@@ -57,14 +58,6 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
         "unknowns": len(operators[0].unknowns),
         "quantities": {name: _summary([sample[name] for sample in samples]) for name in samples[0]},
     }
-
-
-def _states(problem: Problem, count: int) -> tuple[Tensor, Tensor]:
-    """The first accepted training inputs, on the network's grid, and their responses."""
-    a = problem.inputs(problem.candidates(count), "train")
-    u = problem.solve(a)
-    kept = np.flatnonzero(problem.accept(u))[:count]
-    return torch.as_tensor(problem.network_input(a[kept])), torch.as_tensor(u[kept])
 
 
 def quantities(operator: TangentOperator, form: Form, v: Tensor) -> dict[str, float | None]:
@@ -107,7 +100,7 @@ def symmetric_signs(matrix: Tensor, sizes: list[int]) -> Tensor:
 def metric_matrix(operator: TangentOperator, metric: Any) -> Tensor:
     """M as a dense matrix on the equations."""
     columns = torch.eye(len(operator.unknowns), dtype=operator.u.dtype)[None]
-    return operator.unknowns.join(metric.apply(operator.unknowns.split(columns), operator.a))[0]
+    return operator.unknowns.join(metric.at(operator.a)(operator.unknowns.split(columns)))[0]
 
 
 def square_root(metric: Tensor) -> Tensor:

@@ -104,7 +104,7 @@ def test_a_non_symmetric_system_needs_bicgstab_or_gmres():
 
 
 @pytest.mark.parametrize("name", ["minres", "cg", "bicgstab", "gmres"])
-@pytest.mark.parametrize("steps", [1, 5, 200])
+@pytest.mark.parametrize("steps", [1, 5, 40])
 def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(name, steps):
     matrices, g, diagonal = systems("definite")
     alone = solve(name, matrices, g, diagonal, steps)
@@ -123,6 +123,7 @@ def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(name, ste
 def test_float32_at_any_scale_never_overflows(name, kind, scale, steps):
     matrices, g, diagonal = systems(kind)
     exact = torch.linalg.solve(matrices, g.mT).mT
+    steps = min(steps, 2 * N) if name == "gmres" else steps  # its space is full after N
     x, residual = solve(name, matrices.float(), (scale * g).float(), diagonal.float(), steps)
     assert torch.isfinite(x).all()
     assert residual.max() < 1.5

@@ -90,7 +90,7 @@ def test_energy_is_the_inner_product_with_what_is_applied(name, chosen):
     metric = metrics.load(ref.problem, chosen)
     a = ref.a[:2]
     r = blocks(ref.problem) if name == "navier_stokes" else torch.randn(2, 3, ref.problem.n - 2, ref.problem.n - 2)
-    applied, energy = metric.apply(r, a), metric.energy(r, a)
+    applied, energy = metric.at(a)(r), metric.energy(r, a)
     pairs = zip(r, applied, strict=True) if name == "navier_stokes" else [(r, applied)]
     torch.testing.assert_close(energy, sum((x * y).flatten(2).sum(-1) for x, y in pairs))
     assert energy.shape == (2, 3)
@@ -145,4 +145,4 @@ def test_tables_are_converted_once():
     r = torch.randn(1, 1, 11, 11, dtype=torch.float32)
     first = metric._inverse._tables.like(r)
     assert all(x is y for x, y in zip(first, metric._inverse._tables.like(r), strict=True))
-    assert metric.apply(r, r).dtype == torch.float32
+    assert metric.at(r)(r).dtype == torch.float32

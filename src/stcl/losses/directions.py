@@ -52,3 +52,10 @@ class SketchDirections:
     def load_state_dict(self, state: dict) -> None:
         self.position = state["position"]
         self.generator.set_state(state["generator"])
+
+
+def combinations(inputs: Tensor, lead: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+    """Directions [*lead, ...] of unit norm and the covariance of inputs [N, ...]: random sums of their differences."""
+    centred = (inputs - inputs.mean(0)).flatten(1)
+    shares = torch.randn(*lead, len(inputs), generator=generator, dtype=inputs.dtype, device=inputs.device)
+    return unit_norm((shares @ centred).reshape(*lead, *inputs.shape[1:]), inputs.ndim - 1)

@@ -1,22 +1,36 @@
-"""The decision rule: which form fits a tangent class, and which cannot work. Imports no torch."""
+"""The decision rule: which form fits a tangent operator, and which cannot work. Imports no torch."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from stcl.losses.settings import (
+    FittedLaplacian,
     Form,
     InverseLaplacian,
     JacobianPenalty,
     KrylovTarget,
     LerayOseen,
+    Metric,
     NormalizedResidual,
     PreconditionedResidual,
     Residual,
     ShiftedLaplacian,
 )
-from stcl.problems.base import Problem
+from stcl.problems.base import Problem, TangentClass
+
+OperatorClass = TangentClass | Literal["advective"]
+
+SYMMETRIC = 1e-8  # largest ‖A − Aᵀ‖/‖A‖ of an operator that is symmetric to rounding
+ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
+DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the largest, of a definite operator
+RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
+SOLVED = 0.1  # largest error of a target worth matching
+INITIAL = 2  # largest number of frames that an initial condition enters
+STEPS = (5, 10, 20)  # of the target's solver, the paper's first
 
 
-def default_form(problem: Problem) -> Form:
+def form_for(kind: OperatorClass, metric: Metric | None, driven: bool) -> Form:
     """The form of the paper's table for the class of the tangent operator A.
 
     spd         stiff, so the residual is measured by an inverse Laplacian
@@ -24,17 +38,108 @@ def default_form(problem: Problem) -> Form:
     parabolic   the space-time residual, relative to its right-hand side where the input drives the equation; an
                 initial condition has no right-hand side
     saddle      momentum without its gradient part, weighed by the Oseen symbol, with divergence and boundary terms
+
+    And for a class that is not in it:
+
+    advective   steady and of first order, without a Laplacian: κ(AᵀA) only grows like h⁻², and no metric of the above
+                fits; the residual, relative to its right-hand side
     """
-    match problem.tangent_class:
-        case "spd":
-            return PreconditionedResidual(metric=InverseLaplacian())
+    match kind:
+        case "spd" | "saddle":
+            return PreconditionedResidual(metric=metric)
         case "indefinite":
-            return KrylovTarget(metric=ShiftedLaplacian())
+            return KrylovTarget(metric=metric)
         case "parabolic":
-            return NormalizedResidual() if problem.layout.initial_axis is None else Residual()
+            return NormalizedResidual() if driven else Residual()
+        case "advective":
+            return NormalizedResidual()
+    raise ValueError(f"tangent_class must be spd, indefinite, parabolic or saddle, got {kind!r}")
+
+
+def default_form(problem: Problem) -> Form:
+    """The form for the class that the problem declares, with the paper's metrics."""
+    kind = problem.tangent_class
+    metric = {"spd": InverseLaplacian(), "indefinite": ShiftedLaplacian(), "saddle": LerayOseen()}.get(kind)
+    return form_for(kind, metric, driven=kind != "parabolic" or problem.layout.initial_axis is None)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a probe has measured of A; the worst of its states, except for condition numbers, which are medians."""
+
+    unknowns: int
+    symmetry_defect: float  # ‖A − Aᵀ‖/‖A‖
+    time_axis: str | None
+    driven_frames: int | None  # in which B v is not zero; of problems in time
+    saddle: bool
+    condition_raw: float  # κ(AᵀA)
+    condition_raw_is_bound: bool  # it is at least that
+    alignment: float | None = None  # of waves and their images; steady problems without a multiplier
+    metric: FittedLaplacian | LerayOseen | None = None
+    lowest: float | None = None  # smallest real part of the eigenvalues of MA, relative to the largest
+    nearest: float | None = None  # smallest modulus of them, relative to the largest
+    condition_metric: float | None = None  # κ(AᵀMA), of the scored responses
+    condition_metric_is_bound: bool = False
+    target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver, median of ‖ŵ − w‖/‖w‖
+
+    @property
+    def symmetric(self) -> bool:
+        return self.symmetry_defect < SYMMETRIC
+
+    @property
+    def driven(self) -> bool:
+        """The input acts on the equation; an initial condition only enters the first frames' differences."""
+        return self.driven_frames is None or self.driven_frames > INITIAL
+
+    @property
+    def tangent_class(self) -> OperatorClass:
+        if self.time_axis is not None:
+            return "parabolic"
+        if self.saddle:
+            return "saddle"
+        if self.alignment < ELLIPTIC:
+            return "advective"
+        return "spd" if self.lowest > DEFINITE else "indefinite"
+
+
+def choose(found: Findings) -> tuple[Form, list[str]]:
+    """The form for what was measured, and why, a sentence each."""
+    kind = found.tangent_class
+    form = form_for(kind, found.metric, found.driven)
+    reasons = list(_reasons(found, kind))
+    if isinstance(form, KrylovTarget):
+        steps = next((m for m, error in found.target_errors if error <= SOLVED), STEPS[-1])
+        form = form.model_copy(update={"steps": steps, "solver": "minres" if found.symmetric else "gmres"})
+        errors = ", ".join(f"{error:.1%} after {m}" for m, error in found.target_errors)
+        reasons.append(f"{form.solver}'s targets are off by {errors} steps: {steps} steps are taken")
+    return form, reasons
+
+
+def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
+    better = f"κ falls from {found.condition_raw:.1e} to {found.condition_metric or 0:.1e} with M"
+    match kind:
+        case "parabolic":
+            yield f"the axis {found.time_axis} is time: A marches, and a metric in space alone does not fit it"
+            if found.driven:
+                yield f"the input drives {found.driven_frames} frames: the residual is taken relative to B v"
+            else:
+                yield f"B v is zero but in {found.driven_frames} frame(s): the input is an initial condition"
         case "saddle":
-            return PreconditionedResidual(metric=LerayOseen())
-    raise ValueError(f"tangent_class must be spd, indefinite, parabolic or saddle, got {problem.tangent_class!r}")
+            yield "the last field has no equation of its own: it is a multiplier, and its gradient is projected out"
+            yield f"κ is {found.condition_raw:.1e} for the joint residual, with M {found.condition_metric:.1e} in the velocities"
+        case "advective":
+            yield f"waves and their images are {found.alignment:.0%} aligned: no Laplacian that a metric could invert"
+        case "spd":
+            yield f"eigenvalues of MA have real parts of at least {found.lowest:.2g} of the largest: A is definite"
+            yield better
+        case "indefinite":
+            yield f"MA has an eigenvalue with real part {found.lowest:.2g} of the largest: A is indefinite"
+            yield f"{better}, which leaves the modes near zero without curvature; a solved target does not"
+    if found.nearest is not None and found.nearest < RESONANT:
+        yield (
+            f"warning: MA has an eigenvalue of {found.nearest:.1e} of the largest; near a resonance tangents are huge, "
+            f"leave such samples out"
+        )
 
 
 def refusals(form: Form, problem: Problem) -> Iterator[str]:

@@ -9,6 +9,8 @@ from pydantic import Field
 
 from stcl.protocol import Positive, PositiveFloat, Settings
 
+NotNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 class Weighting(Settings):
     """γ = λ · EMA(L_data) / max(EMA(L_deriv), floor)."""
@@ -41,19 +43,33 @@ class ShiftedLaplacian(Settings):
     shift: PositiveFloat = Field(12.5, description="κ²/2 of the published Helmholtz problem")
 
 
+class FittedLaplacian(Settings):
+    """M = D^-1/2 (Σ wᵢ Lᵢ + shift)⁻¹ D^-1/2 with the second difference Lᵢ of each axis and D the diagonal of A."""
+
+    name: Literal["fitted_laplacian"] = Field("fitted_laplacian", description="of the metric")
+    transforms: list[Literal["sine", "cosine", "fourier"]] | None = Field(
+        None,
+        description="of each axis: sine between walls, cosine without flux, fourier if periodic; this and the next "
+        "three, if left out, are fitted to the operator before training",
+    )
+    weights: list[NotNegativeFloat] | None = Field(None, description="wᵢ of each axis, 1/h² for a Laplacian")
+    shift: NotNegativeFloat | None = Field(None, description="added to the Laplacian")
+    scaled: bool | None = Field(None, description="divide by the operator's own diagonal, or D = 1")
+
+
 class LerayOseen(Settings):
     """Leray-projected momentum weighed by an inverse Oseen symbol, plus divergence and boundary terms."""
 
     name: Literal["leray_oseen"] = Field("leray_oseen", description="of the metric")
-    speed: PositiveFloat = Field(3.0, description="characteristic speed b₀ of the Oseen symbol")
+    viscosity: PositiveFloat | None = Field(None, description="µ of the Oseen symbol; left out: the problem's mu")
+    speed: NotNegativeFloat = Field(3.0, description="characteristic speed b₀ of the Oseen symbol")
     shift: PositiveFloat = Field(0.005, description="τ, share of the largest symbol that is added to all")
     divergence: PositiveFloat = Field(0.05, description="weight of the mean squared divergence")
     boundary: PositiveFloat = Field(1.0, description="weight of the mean squared boundary values")
 
 
-EllipticMetric = Annotated[InverseLaplacian | ShiftedLaplacian, Field(discriminator="name")]
-Metric = Annotated[InverseLaplacian | ShiftedLaplacian | LerayOseen, Field(discriminator="name")]
-
+EllipticMetric = Annotated[InverseLaplacian | ShiftedLaplacian | FittedLaplacian, Field(discriminator="name")]
+Metric = Annotated[InverseLaplacian | ShiftedLaplacian | FittedLaplacian | LerayOseen, Field(discriminator="name")]
 
 DetachState = Annotated[bool, Field(description="no gradient through u_θ where it is a coefficient")]
 

@@ -24,10 +24,11 @@ class SketchedTangents:
     def __init__(self, form: TangentForm, directions: SketchDirections) -> None:
         self.form, self.directions = form, directions
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor | None, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The prediction and the derivative loss from one pass; without labels u, the prediction is the only state."""
         v = self.directions.draw(len(a))
         prediction, w = surrogate.value_and_tangents(a, v)
-        return prediction, self.form(a, prediction, v, w, label=u)
+        return prediction, self.form(a, prediction, v, w, label=prediction if u is None else u)
 
     def state_dict(self) -> dict:
         return self.directions.state_dict()

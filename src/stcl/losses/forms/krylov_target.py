@@ -5,6 +5,7 @@ from torch import Tensor
 
 from stcl.losses import krylov, metrics, settings
 from stcl.losses.five_point import five_point, on_interior
+from stcl.losses.states import states
 from stcl.losses.tangent_residual import input_derivative, single_block
 from stcl.losses.unknowns import Unknowns, embed
 from stcl.problems.base import Problem
@@ -39,7 +40,7 @@ class KrylovTarget:
         """ŵ at the equations' nodes [B, q, *equations], and the relative residual it leaves, [B, q]."""
         g = -single_block(input_derivative(self.problem, u, a, v), "krylov_target")
         operator = self.linearise(self.problem, u, a)
-        return self.solve(operator, g, lambda r: self.metric.apply(r, a), steps=self.settings.steps, axes=g.ndim - 2)
+        return self.solve(operator, g, self.metric.at(a), steps=self.settings.steps, axes=g.ndim - 2)
 
 
 def choose_solver(wanted: str | None, tangent_class: str, asymmetry: float) -> str:
@@ -60,19 +61,15 @@ def choose_solver(wanted: str | None, tangent_class: str, asymmetry: float) -> s
 
 
 class Probe:
-    """What A is like, from two products with it at a drawn input and random fields, in float64 on the host."""
+    """What A is like, from two products with it at a solved state and random fields, in float64."""
 
     def __init__(self, problem: Problem) -> None:
-        generator = torch.Generator().manual_seed(0)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-        a = torch.as_tensor(problem.network_input(problem.inputs(1, "train")), dtype=torch.float64)
-        u = normal(1, *problem.layout.response_shape)
+        a, u = states(problem, 1)
         equations = single_block(problem.residual(u, a), "krylov_target")
         Unknowns(equations, problem.layout)  # refuses an A that is not square
-        self.fields = normal(1, 2, *equations.shape[1:])
+        generator = torch.Generator().manual_seed(0)
+        fields = torch.randn(1, 2, *equations.shape[1:], generator=generator, dtype=torch.float64)
+        self.fields = fields.to(equations)
         self.images = on_interior(problem, u, a)(self.fields)
         if equations.shape[1:] == tuple(n - 2 for n in problem.layout.grid) and equations.ndim == 3:
             self.by_stencil = five_point(problem, u, a)(self.fields)

@@ -1,7 +1,7 @@
 """Metrics M that weigh a tangent residual, one a file, loaded by name; the class is the file's name in CamelCase.
 
-A metric is built from (problem, settings) and has apply(r, a) = M r, energy(r, a) = rᵀ M r for each sample and
-direction, and, for tests, the dense matrix(a).
+A metric is built from (problem, settings) and has at(a), the map r ↦ M r at an input, energy(r, a) = rᵀ M r for each
+sample and direction, and, for tests, the dense matrix(a).
 """
 
 import importlib

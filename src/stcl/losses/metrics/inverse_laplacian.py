@@ -1,5 +1,7 @@
 """M = D^-1/2 (−Δₕ)⁻¹ D^-1/2: the metric of stiff elliptic residuals."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -20,10 +22,10 @@ class InverseLaplacian:
             )
         self._inverse = ShiftedInverse(layout, shift=0.0)
 
-    def apply(self, r: Tensor, a: Tensor) -> Tensor:
-        """M r for r [B, q, m1, m2] and a [B, n1, n2]."""
+    def at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
+        """r ↦ M r for a [B, n1, n2] and r [B, q, m1, m2]."""
         scale = _scale(a)
-        return scale * self._inverse.apply(scale * r)
+        return lambda r: scale * self._inverse.apply(scale * r)
 
     def energy(self, r: Tensor, a: Tensor) -> Tensor:
         """rᵀ M r, [B, q]: a plain sum over the interior nodes, as in the published loss."""
@@ -32,7 +34,7 @@ class InverseLaplacian:
     def matrix(self, a: Tensor) -> Tensor:
         """M for one input a [n1, n2] as a dense matrix [m1·m2, m1·m2]."""
         columns = torch.eye(a[1:-1, 1:-1].numel(), dtype=a.dtype, device=a.device)
-        return self.apply(columns.unflatten(1, self._inverse.shape)[None], a[None])[0].flatten(1)
+        return self.at(a[None])(columns.unflatten(1, self._inverse.shape)[None])[0].flatten(1)
 
 
 def _scale(a: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Leray projection and Oseen weights for the momentum, plain means for divergence and boundary: saddle residuals."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,18 @@ class LerayOseen:
 
     r̂ is the orthonormal periodic transform of the momentum residual on the m×m interior nodes. As published, the mean
     runs over the half spectrum of a real transform, in which the columns k₁ = 0 and Nyquist weigh twice, and k is the
-    continuous wave number, 2π times the frequency on nodes h apart.
+    continuous wave number, 2π times the frequency on nodes h apart. Velocities are named after the axes: the first one
+    points along x1, which may be either axis of the arrays. All blocks after the divergence count as boundary.
     """
 
     def __init__(self, problem: Problem, settings: settings.LerayOseen) -> None:
-        layout, viscosity = problem.layout, getattr(problem, "mu", None)
-        if layout.axes != ("x2", "x1") or len(layout.scored) != 2 or viscosity is None:
+        layout, viscosity = problem.layout, settings.viscosity or getattr(problem, "mu", None)
+        if sorted(layout.axes) != ["x1", "x2"] or len(layout.scored) != 2 or viscosity is None:
             raise ValueError(
-                f"metric leray_oseen needs two scored velocities on the axes (x2, x1) and a viscosity mu, got "
+                f"metric leray_oseen needs two scored velocities on the axes x1 and x2 and a viscosity mu, got "
                 f"{layout.scored} on {layout.axes} and mu = {viscosity}"
             )
-        (m2, h2), (m1, h1) = ((len(c) - 2, c[1] - c[0]) for c in layout.coordinates)
+        (m2, h2), (m1, h1) = ((len(c) - 2, c[1] - c[0]) for c in layout.coordinates)  # rows, columns
         k1 = 2 * np.pi * np.fft.rfftfreq(m1, h1)
         k2 = 2 * np.pi * np.fft.fftfreq(m2, h2)[:, None]
         square = k1**2 + k2**2
@@ -41,23 +43,29 @@ class LerayOseen:
         if m1 % 2 == 0:
             share[-1] = 1.0
         self.settings, self.shape = settings, (m2, m1)
-        self._tables = Tables(k1 / length, k2 / length, weight, weight * share)
+        along = (k1 / length, k2 / length)
+        self._tables = Tables(*(along if layout.axes == ("x2", "x1") else along[::-1]), weight, weight * share)
 
     def energy(self, r: Any, a: Tensor) -> Tensor:
-        """[B, q] for blocks r.momentum [B, q, 2, m2, m1], r.divergence [B, q, m2, m1], r.boundary [B, q, nodes]."""
-        e1, e2, weight, _ = self._tables.like(r.momentum)
-        first, second = torch.fft.rfft2(r.momentum, norm="ortho").unbind(-3)
+        """[B, q] for blocks r: momentum [B, q, 2, m2, m1], divergence [B, q, m2, m1], boundary [B, q, ...]."""
+        momentum, divergence, *boundary = r
+        e1, e2, weight, _ = self._tables.like(momentum)
+        first, second = torch.fft.rfft2(momentum, norm="ortho").unbind(-3)
         removed = _square(e1 * first + e2 * second)
-        momentum = ((_square(first) + _square(second) - removed) * weight).sum((-2, -1))
-        divergence = r.divergence.square().mean((-2, -1))
-        return momentum + self.settings.divergence * divergence + self.settings.boundary * r.boundary.square().mean(-1)
+        energy = ((_square(first) + _square(second) - removed) * weight).sum((-2, -1))
+        energy = energy + self.settings.divergence * divergence.square().mean((-2, -1))
+        return energy + sum(self.settings.boundary * block.square().flatten(2).mean(-1) for block in boundary)
 
-    def apply(self, r: Any, a: Tensor) -> Any:
-        """M r, blocks like r."""
+    def at(self, a: Tensor) -> Callable[[Any], Any]:
+        """r ↦ M r, blocks like r; the same for every input."""
+        return self._apply
+
+    def _apply(self, r: Any) -> Any:
+        momentum, divergence, *boundary = r
         return type(r)(
-            momentum=self._apply_to_momentum(r.momentum),
-            divergence=self.settings.divergence * r.divergence / r.divergence[0, 0].numel(),
-            boundary=self.settings.boundary * r.boundary / r.boundary.shape[-1],
+            self._apply_to_momentum(momentum),
+            self.settings.divergence * divergence / divergence[0, 0].numel(),
+            *(self.settings.boundary * block / block[0, 0].numel() for block in boundary),
         )
 
     def matrix(self, a: Tensor) -> Tensor:

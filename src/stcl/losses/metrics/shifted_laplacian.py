@@ -1,5 +1,7 @@
 """M = (−Δₕ + shift)⁻¹: the preconditioner of indefinite elliptic operators."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -14,9 +16,9 @@ class ShiftedLaplacian:
     def __init__(self, problem: Problem, settings: settings.ShiftedLaplacian) -> None:
         self._inverse = ShiftedInverse(problem.layout, settings.shift)
 
-    def apply(self, r: Tensor, a: Tensor) -> Tensor:
-        """M r for r [B, q, m1, m2]."""
-        return self._inverse.apply(r)
+    def at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
+        """r ↦ M r for r [B, q, m1, m2]."""
+        return self._inverse.apply
 
     def energy(self, r: Tensor, a: Tensor) -> Tensor:
         """rᵀ M r, [B, q]: a plain sum over the interior nodes."""

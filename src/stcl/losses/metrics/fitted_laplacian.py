@@ -1,0 +1,90 @@
+"""M = D^-1/2 (Σ wᵢ Lᵢ + shift)⁻¹ D^-1/2: an inverse Laplacian with the coefficients of A itself."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from stcl.losses import settings
+from stcl.losses.laplacian_fit import complete
+from stcl.losses.metrics._tables import Tables
+from stcl.losses.states import states
+from stcl.losses.stencil import diagonal
+from stcl.losses.tangent_residual import single_block
+from stcl.losses.transforms import basis
+from stcl.problems.base import Problem
+
+SMALLEST = 1e-3  # of a diagonal, relative to the fitted one
+
+
+class FittedLaplacian:
+    """M = D^-1/2 (Σ wᵢ Lᵢ + shift)⁻¹ D^-1/2 on the nodes that have an equation.
+
+    Lᵢ is the second difference along an axis with unit spacing, diagonal in the axis' transform. D is the diagonal of
+    A(ū, a) over that of the bracket, at the mean ū of a few responses, so that it follows the input; it is 1 if not
+    `scaled`.
+    """
+
+    def __init__(self, problem: Problem, settings: settings.FittedLaplacian) -> None:
+        self.problem, self.settings = problem, complete(problem, settings)
+        a, u = states(problem, 4)
+        self._mean_state = Tables(u.mean(0, keepdim=True).cpu().numpy())
+        self._equations = single_block(problem.residual(u[:1], a[:1]), "fitted_laplacian").shape[1:]
+        nodes = self._equations[-len(problem.layout.grid) :]
+        weights, transforms = self.settings.weights, self.settings.transforms
+        if len(weights) != len(nodes) or len(transforms) != len(nodes):
+            raise ValueError(
+                f"metric fitted_laplacian needs a weight and a transform for each of the axes {problem.layout.axes}, "
+                f"got {weights} and {transforms}"
+            )
+        symbol, bases = self.settings.shift, []
+        for axis, (kind, weight) in enumerate(zip(transforms, weights, strict=True)):
+            modes, values = basis(kind, nodes[axis])
+            bases.append(modes)
+            symbol = symbol + weight * values.reshape(-1, *[1] * (len(nodes) - 1 - axis))
+        smallest = 1e-12 * symbol.max()
+        if not symbol.min() > smallest:
+            raise ValueError(
+                f"metric fitted_laplacian is not positive: weights {weights} and shift {self.settings.shift:g} leave a "
+                f"mode with eigenvalue {symbol.min():.1e}; give a positive shift"
+            )
+        self._diagonal = 2 * sum(weights) + self.settings.shift
+        self._tables = Tables(symbol, *bases)
+
+    def at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
+        """r ↦ M r for a [B, *input_shape] and r [B, q, *equations]."""
+        scale, (symbol, *bases) = self._scale(a), self._tables.like(a)
+        back = [modes.mT for modes in bases]
+        return lambda r: scale * _along_axes(_along_axes(scale * r, bases) / symbol, back)
+
+    def inverse_at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
+        """r ↦ M⁻¹ r."""
+        scale, (symbol, *bases) = self._scale(a), self._tables.like(a)
+        back = [modes.mT for modes in bases]
+        return lambda r: _along_axes(_along_axes(r / scale, bases) * symbol, back) / scale
+
+    def energy(self, r: Tensor, a: Tensor) -> Tensor:
+        """rᵀ M r, [B, q]: a plain sum over the nodes."""
+        symbol, *bases = self._tables.like(r)
+        return (_along_axes(self._scale(a) * r, bases).square() / symbol).flatten(2).sum(-1)
+
+    def matrix(self, a: Tensor) -> Tensor:
+        """M for one input a as a dense matrix."""
+        columns = torch.eye(self._equations.numel(), dtype=a.dtype, device=a.device).unflatten(1, self._equations)
+        return self.at(a[None])(columns[None])[0].flatten(1)
+
+    @torch.no_grad()
+    def _scale(self, a: Tensor) -> Tensor:
+        """D^-1/2, [B, 1, *equations] or 1."""
+        if not self.settings.scaled:
+            return a.new_ones(())
+        (u,) = self._mean_state.like(a)
+        d = diagonal(self.problem, u.expand(len(a), *u.shape[1:]), a, self._equations).abs() / self._diagonal
+        return d.clamp_min(SMALLEST).rsqrt().unsqueeze(1)
+
+
+def _along_axes(x: Tensor, matrices: list[Tensor]) -> Tensor:
+    """The matrices applied along the last axes of x, in order."""
+    for axis, matrix in enumerate(matrices, start=-len(matrices)):
+        x = matrix @ x if axis == -2 else (x.movedim(axis, -1) @ matrix.mT).movedim(-1, axis)
+    return x
