@@ -126,7 +126,8 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
                 yield f"B v is zero but in {found.driven_frames} frame(s): the input is an initial condition"
         case "saddle":
             yield "the last field has no equation of its own: it is a multiplier, and its gradient is projected out"
-            yield f"κ is {found.condition_raw:.1e} for the joint residual, with M {found.condition_metric:.1e} in the velocities"
+            joint, projected = found.condition_raw, found.condition_metric
+            yield f"κ is {joint:.1e} for the joint residual, with M {projected:.1e} in the velocities"
         case "advective":
             yield f"waves and their images are {found.alignment:.0%} aligned: no Laplacian that a metric could invert"
         case "spd":
