@@ -24,12 +24,18 @@ include: "rules/tables.smk"
 include: "rules/figures.smk"
 
 
+# On a cluster these run where snakemake runs: they only collect, or take seconds.
 localrules:
     all,
     data,
     labels,
     tables,
     figures,
+    select,
+    by_problem,
+    table,
+    convergence,
+    samples,
 
 
 rule all:

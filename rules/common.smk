@@ -50,6 +50,14 @@ def workers(samples, split):
     return 2 if getattr(samples, split) >= 256 else 1
 
 
+def whole_machine():
+    """All cores of this machine. A cluster has no such number: there the profile asks for a node alone."""
+    try:
+        return workflow.cores
+    except WorkflowError:
+        return 1
+
+
 def training_inputs(dataset, methods):
     """Data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
     inputs = {

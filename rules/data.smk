@@ -13,9 +13,6 @@ rule dataset:
     conda:
         ENVIRONMENT
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
-    resources:
-        mem_mb=3000,
-        runtime=240,
     params:
         spec=lambda w: PLAN.data_spec(w.dataset, w.split),
         code=lambda w: PLAN.code("data", PLAN.datasets[w.dataset].problem),
@@ -39,9 +36,6 @@ rule bank:
     conda:
         ENVIRONMENT
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
-    resources:
-        mem_mb=4000,
-        runtime=480,
     params:
         spec=lambda w: PLAN.bank_spec(w.dataset, w.split),
         code=lambda w: PLAN.code("labels", PLAN.datasets[w.dataset].problem),

@@ -17,14 +17,13 @@ rule train:
     threads: 1
     resources:
         gpu=1,
-        mem_mb=6000,
-        runtime=720,
     params:
         spec=lambda w: PLAN.train_spec(PLAN.cells[w.cell]),
         code=lambda w: PLAN.cells_code("train", PLAN.cells[w.cell]),
         options=training_options,
+    # exec: a scheduler's warning goes to all processes, and a shell in between would end before the training has saved
     shell:
-        "python -m stcl.train --spec {params.spec:q} --code {params.code} --train {input.train} --val {input.val}"
+        "exec python -m stcl.train --spec {params.spec:q} --code {params.code} --train {input.train} --val {input.val}"
         " {params.options} --out {output.record} --threads {threads} > {log} 2>&1"
 
 
@@ -45,8 +44,6 @@ rule evaluate:
     threads: 1
     resources:
         gpu=1,
-        mem_mb=6000,
-        runtime=60,
     params:
         code=lambda w: PLAN.code("evaluate", PLAN.blocks[PLAN.cells[w.cell].block].problem),
     shell:
@@ -78,11 +75,9 @@ rule timing:
         "results/{preset}/logs/timing/{group}.log",
     conda:
         ENVIRONMENT
-    threads: workflow.cores or 1  # nothing else runs beside a measurement
+    threads: whole_machine()  # nothing else runs beside a measurement
     resources:
         gpu=1,
-        mem_mb=6000,
-        runtime=120,
     params:
         spec=lambda w: PLAN.timing_spec(w.group),
         code=lambda w: PLAN.cells_code("timing", *PLAN.timing_cells(w.group)),
@@ -99,9 +94,6 @@ rule conditioning:
         "results/{preset}/logs/conditioning/{problem}.log",
     conda:
         ENVIRONMENT
-    resources:
-        mem_mb=3000,
-        runtime=60,
     params:
         spec=lambda w: PLAN.conditioning_spec(w.problem),
         code=lambda w: PLAN.conditioning_code(w.problem),
