@@ -126,7 +126,7 @@ class Equation:
         """What a Krylov form must know before it picks its solver; measured."""
         from stcl.probe import measure
 
-        return measure(self).tangent_class
+        return measure(self, conditions=False).tangent_class
 
     def _first(self) -> tuple[Tensor, Tensor]:
         a, u = self.states

@@ -30,9 +30,9 @@ SOLVE = 200  # largest number of Krylov steps of a reference solve
 SOLVED = 1e-4  # its relative residual
 
 
-def measure(problem: Problem | Equation, count: int = STATES) -> Findings:
-    """Findings for the decision rule."""
-    a, u = states(problem, count)
+def measure(problem: Problem | Equation, conditions: bool = True) -> Findings:
+    """Findings for the decision rule; without condition numbers, which take most of the time, if they are not asked."""
+    a, u = states(problem, STATES)
     operators = [TangentOperator(problem, u[i], a[i]) for i in range(len(a))]
     for operator in operators:
         if len(operator.unknowns) <= SMALL:
@@ -48,14 +48,18 @@ def measure(problem: Problem | Equation, count: int = STATES) -> Findings:
         "saddle": saddle,
     }
     if time_axis is not None:
-        return Findings(**common, **_conditions(operators, None, None))
-    if saddle:
-        chosen = _momentum_fit(operators)
-        return Findings(**common, metric=chosen, **_conditions(operators, metrics.load(problem, chosen), None))
-    fit = fit_laplacian(operators)
-    if fit.alignment < ELLIPTIC or not any(fit.weights):
-        return Findings(**common, alignment=fit.alignment, **_conditions(operators, None, None))
-    return Findings(**common, **_elliptic(problem, operators, fit, common["symmetry_defect"] < SYMMETRIC))
+        found = {}
+    elif saddle:
+        found = {"metric": _momentum_fit(operators)}
+    else:
+        fit = fit_laplacian(operators)
+        found = {"alignment": fit.alignment}
+        if fit.alignment >= ELLIPTIC and any(fit.weights):
+            found |= _elliptic(problem, operators, fit, common["symmetry_defect"] < SYMMETRIC)
+    if conditions:
+        metric = metrics.load(problem, found["metric"]) if "metric" in found else None
+        found |= _conditions(operators, metric, preconditioner=None if saddle else metric)
+    return Findings(**common, **found)
 
 
 def _elliptic(problem: Any, operators: list[TangentOperator], fit: LaplacianFit, symmetric: bool) -> dict[str, Any]:
@@ -66,11 +70,9 @@ def _elliptic(problem: Any, operators: list[TangentOperator], fit: LaplacianFit,
     sign = -1 if fit.negated else 1
     values = [sign * _preconditioned_eigenvalues(op, metric) for op in operators]
     found = {
-        "alignment": fit.alignment,
         "metric": chosen,
         "lowest": min(float(v.real.min() / v.abs().max()) for v in values),
         "nearest": min(float(v.abs().min() / v.abs().max()) for v in values),
-        **_conditions(operators, metric, metric),
     }
     if found["lowest"] <= 0:
         errors = np.array([_target_errors(op, metric, solver) for op in operators])

@@ -14,7 +14,7 @@ from stcl.losses.states import states
 from stcl.losses.stencil import diagonal
 from stcl.losses.tangent_operator import TangentOperator
 from stcl.losses.tangent_residual import single_block
-from stcl.losses.transforms import KINDS, basis
+from stcl.losses.transforms import KINDS, basis, laplacian_diagonal
 from stcl.problems.base import Problem
 
 STATES = 2  # that a fit before training looks at
@@ -33,13 +33,18 @@ class LaplacianFit:
     negated: bool  # the sign is minus: the equation was written as Δu = …
     alignment: float  # |⟨φ, Aφ⟩| / ‖Aφ‖ over the modes φ: 1 if they are eigenvectors, 0 for a first-order operator
 
+    smooth: float  # the smallest eigenvalue of Σ wᵢ Lᵢ that is not zero
+
     def metric(self) -> settings.FittedLaplacian:
-        """The positive metric of this fit: with half the opposite shift where the operator itself is indefinite."""
+        """The positive metric of this fit: with half the opposite shift where the operator itself is indefinite.
+
+        Between ends without values a constant is in the Laplacian's kernel: it weighs like the smoothest wave.
+        """
+        shift = self.shift if self.shift >= 0 else -self.shift / 2
+        if "sine" not in self.transforms:
+            shift = max(shift, self.smooth)
         return settings.FittedLaplacian(
-            transforms=list(self.transforms),
-            weights=list(self.weights),
-            shift=self.shift if self.shift >= 0 else -self.shift / 2,
-            scaled=self.scaled,
+            transforms=list(self.transforms), weights=list(self.weights), shift=shift, scaled=self.scaled
         )
 
 
@@ -58,44 +63,54 @@ def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
     problem = operators[0].problem
     equations = single_block(problem.residual(operators[0].u, operators[0].a), "fitted_laplacian").shape[1:]
     grid = problem.layout.grid
-    fields, nodes = equations[: -len(grid)].numel(), equations[-len(grid) :]
-    diagonals = [diagonal(problem, op.u, op.a, equations)[0].flatten() for op in operators]
-    scaled = _worth_scaling(operators, diagonals)
-    products = [_scaled_product(op, d if scaled else None) for op, d in zip(operators, diagonals, strict=True)]
+    nodes = equations[-len(grid) :]
     allowed = [("sine",) if n - m == 2 else KINDS for n, m in zip(grid, nodes, strict=True)]
-    probed = {kinds: _probe(products, kinds, nodes, fields) for kinds in itertools.product(*allowed)}
+    products = [op.product for op in operators]
+    probed = {kinds: _probe(products, operators[0], kinds, nodes) for kinds in itertools.product(*allowed)}
     kinds = max(probed, key=lambda kinds: probed[kinds][1])
     images, alignment, symbols = probed[kinds]
     negated = bool(np.median(images) < 0)
     weights, shift = _least_squares(-images if negated else images, symbols)
-    return LaplacianFit(kinds, weights, shift, scaled, negated, alignment)
+
+    own = laplacian_diagonal(kinds, weights, shift, nodes)
+    ratios = [diagonal(problem, op.u, op.a, equations)[0] / torch.as_tensor(own).to(op.u) for op in operators]
+    scaled = _worth_scaling(operators, [r.flatten() for r in ratios], own)
+    if scaled:
+        products = [_scaled_product(op, r.flatten()) for op, r in zip(operators, ratios, strict=True)]
+        images, alignment, symbols = _probe(products, operators[0], kinds, nodes)
+        weights, shift = _least_squares(-images if negated else images, symbols)
+    eigenvalues = [basis(kind, m)[1] for kind, m in zip(kinds, nodes, strict=True)]
+    waves = [w * values[values > 1e-12].min() for w, values in zip(weights, eigenvalues, strict=True) if w > 0]
+    return LaplacianFit(kinds, weights, shift, scaled, negated, alignment, smooth=float(min(waves, default=0.0)))
 
 
-def _worth_scaling(operators: list[TangentOperator], diagonals: list[Tensor]) -> bool:
-    """Whether A has a diagonal that varies, keeps its sign, and was found: next neighbours are all there are."""
-    d = torch.stack(diagonals)
+def _worth_scaling(operators: list[TangentOperator], ratios: list[Tensor], own: np.ndarray) -> bool:
+    """Whether A's diagonal varies other than the fit's, keeps its sign, and was found: A has next neighbours only."""
+    d = torch.stack(ratios)
     if not (d.amin() > 0 or d.amax() < 0) or d.abs().amax() < SPREAD * d.abs().amin():
         return False
-    for operator, found in zip(operators, diagonals, strict=True):
-        rows = torch.linspace(0, len(found) - 1, 8).long()
-        columns = torch.eye(len(found), dtype=found.dtype, device=found.device)[rows]
-        exact = operator.product(columns)[torch.arange(8), rows]
-        if (exact - found[rows]).abs().max() > 0.01 * exact.abs().max():
+    for operator, ratio in zip(operators, ratios, strict=True):
+        rows = torch.linspace(0, len(ratio) - 1, 8, device=ratio.device).long()
+        columns = torch.eye(len(ratio), dtype=ratio.dtype, device=ratio.device)[rows]
+        exact = operator.product(columns).gather(1, rows[:, None])[:, 0]
+        found = ratio[rows] * torch.as_tensor(own.ravel()).to(ratio)[rows % own.size]
+        if (exact - found).abs().max() > 0.01 * exact.abs().max():
             return False
     return True
 
 
-def _scaled_product(operator: TangentOperator, d: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """D^-1/2 A D^-1/2 with D = d / mean d, or A."""
-    if d is None:
-        return operator.product
+def _scaled_product(operator: TangentOperator, d: Tensor) -> Callable[[Tensor], Tensor]:
+    """D^-1/2 A D^-1/2 with D = d / mean d."""
     scale = (d / d.mean()).rsqrt()  # also where all of d is negative
     return lambda x: scale * operator.product(scale * x)
 
 
-def _probe(products, kinds, nodes, fields) -> tuple[np.ndarray, float, np.ndarray]:
+def _probe(
+    products: list[Callable[[Tensor], Tensor]], operator: TangentOperator, kinds: tuple[str, ...], nodes: torch.Size
+) -> tuple[np.ndarray, float, np.ndarray]:
     """⟨φ, Aφ⟩ of each state and mode, the mean alignment, and the eigenvalues of L₁ … L_d for each mode [modes, d]."""
     bases = [basis(kind, m) for kind, m in zip(kinds, nodes, strict=True)]
+    fields = len(operator.unknowns) // nodes.numel()
     chosen = [np.unique(np.geomspace(1, m, MODES).round().astype(int)) - 1 for m in nodes]
     modes, symbols = [], []
     for wave in itertools.product(*chosen):
@@ -104,13 +119,13 @@ def _probe(products, kinds, nodes, fields) -> tuple[np.ndarray, float, np.ndarra
             mode = np.multiply.outer(mode, table[k])
         modes.append(np.tile(mode.ravel(), fields) / np.sqrt(fields))
         symbols.append([values[k] for (_, values), k in zip(bases, wave, strict=True)])
-    modes = torch.as_tensor(np.array(modes))
+    modes = torch.as_tensor(np.array(modes)).to(operator.u)
     images, alignment = [], []
     for product in products:
         image = product(modes)
         images.append((modes * image).sum(1))
         alignment.append((images[-1].abs() / image.norm(dim=1).clamp_min(1e-300)).mean())
-    return torch.stack(images).numpy(), float(torch.stack(alignment).mean()), np.array(symbols)
+    return torch.stack(images).double().cpu().numpy(), float(torch.stack(alignment).mean()), np.array(symbols)
 
 
 def _least_squares(images: np.ndarray, symbols: np.ndarray) -> tuple[tuple[float, ...], float]:
@@ -120,4 +135,5 @@ def _least_squares(images: np.ndarray, symbols: np.ndarray) -> tuple[tuple[float
     columns = np.column_stack([symbols, np.ones(len(symbols)), -np.ones(len(symbols))])
     found, _ = nnls(importance[:, None] * columns, importance * target)
     *weights, up, down = map(float, found)
-    return tuple(weights), up - down
+    shift = up - down
+    return tuple(weights), 0.0 if abs(shift) < 1e-8 * sum(weights) else shift

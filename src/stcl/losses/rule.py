@@ -41,7 +41,7 @@ def form_for(kind: OperatorClass, metric: Metric | None, driven: bool) -> Form:
 
     And for a class that is not in it:
 
-    advective   steady and of first order, without a Laplacian: κ(AᵀA) only grows like h⁻², and no metric of the above
+    advective   steady and without a Laplacian: of first order κ(AᵀA) only grows like h⁻², and no metric of the above
                 fits; the residual, relative to its right-hand side
     """
     match kind:
@@ -72,12 +72,12 @@ class Findings:
     time_axis: str | None
     driven_frames: int | None  # in which B v is not zero; of problems in time
     saddle: bool
-    condition_raw: float  # κ(AᵀA)
-    condition_raw_is_bound: bool  # it is at least that
     alignment: float | None = None  # of waves and their images; steady problems without a multiplier
     metric: FittedLaplacian | LerayOseen | None = None
     lowest: float | None = None  # smallest real part of the eigenvalues of MA, relative to the largest
     nearest: float | None = None  # smallest modulus of them, relative to the largest
+    condition_raw: float | None = None  # κ(AᵀA)
+    condition_raw_is_bound: bool = False  # it is at least that
     condition_metric: float | None = None  # κ(AᵀMA), of the scored responses
     condition_metric_is_bound: bool = False
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver, median of ‖ŵ − w‖/‖w‖
@@ -97,7 +97,7 @@ class Findings:
             return "parabolic"
         if self.saddle:
             return "saddle"
-        if self.alignment < ELLIPTIC:
+        if self.metric is None:
             return "advective"
         return "spd" if self.lowest > DEFINITE else "indefinite"
 
@@ -110,13 +110,14 @@ def choose(found: Findings) -> tuple[Form, list[str]]:
     if isinstance(form, KrylovTarget):
         steps = next((m for m, error in found.target_errors if error <= SOLVED), STEPS[-1])
         form = form.model_copy(update={"steps": steps, "solver": "minres" if found.symmetric else "gmres"})
-        errors = ", ".join(f"{error:.1%} after {m}" for m, error in found.target_errors)
+        errors = ", ".join(f"{error:.1e} after {m}" for m, error in found.target_errors)
         reasons.append(f"{form.solver}'s targets are off by {errors} steps: {steps} steps are taken")
     return form, reasons
 
 
 def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
-    better = f"κ falls from {found.condition_raw:.1e} to {found.condition_metric or 0:.1e} with M"
+    known = found.condition_metric is not None
+    raw, metric = (f"{value or 0:.1e}" for value in (found.condition_raw, found.condition_metric))
     match kind:
         case "parabolic":
             yield f"the axis {found.time_axis} is time: A marches, and a metric in space alone does not fit it"
@@ -126,16 +127,20 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
                 yield f"B v is zero but in {found.driven_frames} frame(s): the input is an initial condition"
         case "saddle":
             yield "the last field has no equation of its own: it is a multiplier, and its gradient is projected out"
-            joint, projected = found.condition_raw, found.condition_metric
-            yield f"κ is {joint:.1e} for the joint residual, with M {projected:.1e} in the velocities"
+            if known:
+                yield f"κ is {raw} for the joint residual, with M {metric} in the velocities"
         case "advective":
-            yield f"waves and their images are {found.alignment:.0%} aligned: no Laplacian that a metric could invert"
+            yield "no Laplacian was found that a metric could invert"
+            yield f"waves and their images are {found.alignment:.0%} aligned; those of a Laplacian 100 %"
         case "spd":
             yield f"eigenvalues of MA have real parts of at least {found.lowest:.2g} of the largest: A is definite"
-            yield better
+            if known:
+                yield f"κ falls from {raw} to {metric} with M"
         case "indefinite":
             yield f"MA has an eigenvalue with real part {found.lowest:.2g} of the largest: A is indefinite"
-            yield f"{better}, which leaves the modes near zero without curvature; a solved target does not"
+            yield "a positive metric leaves the modes near zero without curvature; a solved target does not"
+            if known:
+                yield f"κ would only fall from {raw} to {metric} with M"
     if found.nearest is not None and found.nearest < RESONANT:
         yield (
             f"warning: MA has an eigenvalue of {found.nearest:.1e} of the largest; near a resonance tangents are huge, "

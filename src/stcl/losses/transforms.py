@@ -22,3 +22,14 @@ def basis(kind: str, m: int) -> tuple[np.ndarray, np.ndarray]:
     else:
         raise ValueError(f"transform must be one of {', '.join(KINDS)}, got {kind!r}")
     return modes / np.linalg.norm(modes, axis=1, keepdims=True), 2 - 2 * np.cos(angle)
+
+
+def laplacian_diagonal(kinds: list[str], weights: list[float], shift: float, nodes: tuple[int, ...]) -> np.ndarray:
+    """The diagonal of Σ wᵢ Lᵢ + shift, [*nodes]: two for each axis, one at the ends of an axis without flux."""
+    total = np.full(nodes, shift)
+    for axis, (kind, weight, m) in enumerate(zip(kinds, weights, nodes, strict=True)):
+        own = np.full(m, 2.0)
+        if kind == "cosine":
+            own[[0, -1]] = 1.0
+        total = total + weight * own.reshape(-1, *[1] * (len(nodes) - 1 - axis))
+    return total

@@ -11,7 +11,7 @@ from stcl.losses.metrics._tables import Tables
 from stcl.losses.states import states
 from stcl.losses.stencil import diagonal
 from stcl.losses.tangent_residual import single_block
-from stcl.losses.transforms import basis
+from stcl.losses.transforms import basis, laplacian_diagonal
 from stcl.problems.base import Problem
 
 SMALLEST = 1e-3  # of a diagonal, relative to the fitted one
@@ -28,7 +28,6 @@ class FittedLaplacian:
     def __init__(self, problem: Problem, settings: settings.FittedLaplacian) -> None:
         self.problem, self.settings = problem, complete(problem, settings)
         a, u = states(problem, 4)
-        self._mean_state = Tables(u.mean(0, keepdim=True).cpu().numpy())
         self._equations = single_block(problem.residual(u[:1], a[:1]), "fitted_laplacian").shape[1:]
         nodes = self._equations[-len(problem.layout.grid) :]
         weights, transforms = self.settings.weights, self.settings.transforms
@@ -48,7 +47,8 @@ class FittedLaplacian:
                 f"metric fitted_laplacian is not positive: weights {weights} and shift {self.settings.shift:g} leave a "
                 f"mode with eigenvalue {symbol.min():.1e}; give a positive shift"
             )
-        self._diagonal = 2 * sum(weights) + self.settings.shift
+        own = laplacian_diagonal(transforms, weights, self.settings.shift, tuple(nodes))
+        self._at_mean_state = Tables(u.mean(0, keepdim=True).cpu().numpy(), own)
         self._tables = Tables(symbol, *bases)
 
     def at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
@@ -78,8 +78,8 @@ class FittedLaplacian:
         """D^-1/2, [B, 1, *equations] or 1."""
         if not self.settings.scaled:
             return a.new_ones(())
-        (u,) = self._mean_state.like(a)
-        d = diagonal(self.problem, u.expand(len(a), *u.shape[1:]), a, self._equations).abs() / self._diagonal
+        u, own = self._at_mean_state.like(a)
+        d = diagonal(self.problem, u.expand(len(a), *u.shape[1:]), a, self._equations).abs() / own
         return d.clamp_min(SMALLEST).rsqrt().unsqueeze(1)
 
 

@@ -1,0 +1,201 @@
+"""One page on an equation: what its tangent operator is like, which form of the loss fits it, why, and at what cost."""
+
+import math
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stcl.equation import Equation
+from stcl.losses import forms
+from stcl.losses.directions import combinations
+from stcl.losses.rule import Findings, choose
+from stcl.losses.settings import FittedLaplacian, Form, KrylovTarget
+from stcl.losses.spectrum import ritz_values
+from stcl.losses.states import states
+from stcl.losses.tangent_operator import TangentOperator
+from stcl.probe import SMALL, block_signs, measure
+from stcl.problems.base import Problem
+
+CLASSES = {
+    "spd": "definite elliptic",
+    "indefinite": "indefinite elliptic",
+    "parabolic": "evolution in time",
+    "saddle": "velocities with a multiplier",
+    "advective": "steady, without a Laplacian",
+}
+BATCH, Q = 8, 4  # of the update whose cost is measured
+STARTS = 4  # random vectors whose Lanczos steps make the picture of the spectrum
+STEPS = 60
+WIDTH = 40  # of its bars
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The page, by parts; `print` shows it whole."""
+
+    title: str
+    findings: Findings
+    form: Form
+    reasons: list[str]
+    spectrum: list[tuple[float, float]]  # eigenvalues of (A + Aᵀ)/2, or stand-ins for them, and the share each has
+    milliseconds: float  # of the form and its gradient, one update
+    extra_products: str
+
+    def __str__(self) -> str:
+        found = self.findings
+        kind = found.tangent_class
+        symmetry = "symmetric" if found.symmetric else f"not symmetric, ‖A − Aᵀ‖/‖A‖ = {found.symmetry_defect:.1e}"
+        lines = [
+            self.title,
+            "",
+            f"class      {kind}: {CLASSES[kind]}; {symmetry}",
+            "",
+            "spectrum of (A + Aᵀ)/2: share of the eigenvalues",
+            *histogram(self.spectrum),
+            "",
+            f"condition  κ(AᵀA)  {_bound(found.condition_raw, found.condition_raw_is_bound)}   of the raw residual",
+        ]
+        if found.condition_metric is not None:
+            value = _bound(found.condition_metric, found.condition_metric_is_bound)
+            lines.append(f"           κ(AᵀMA) {value}   with the metric M below")
+        lines += ["", f"form       {self.form.name}"]
+        lines += [f"           {line}" for line in _settings(self.form)]
+        lines += ["", *(f"{'why' if i == 0 else '   '}        {reason}" for i, reason in enumerate(self.reasons))]
+        lines += [
+            "",
+            f"cost       an update of {BATCH} samples with q = {Q}, beside the data loss:",
+            f"           network   {Q} tangents along the value it computes anyway, and their backward pass",
+            f"           equation  {Q} products with its derivative a sample{self.extra_products}",
+            f"                     {self.milliseconds:.1f} ms with gradient here, threads: {torch.get_num_threads()}",
+        ]
+        return "\n".join(lines)
+
+
+def diagnose(equation: Equation | Problem) -> Diagnosis:
+    """Probe an equation and apply the decision rule to what was measured.
+
+    >>> import torch, stcl
+    >>> def residual(u, a):  # u'' + 30² u = a on 33 nodes, u = 0 at both ends
+    ...     return (u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 1024 + 900 * u[:, 1:-1] - a[:, 1:-1]
+    >>> page = stcl.diagnose(stcl.Equation(residual, torch.randn(4, 33), torch.randn(4, 33)))
+    >>> page.findings.tangent_class, page.form.solver
+    ('indefinite', 'minres')
+    """
+    findings = measure(equation)
+    form, reasons = choose(findings)
+    layout = equation.layout
+    nodes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
+    name = "equation" if isinstance(equation, Equation) else type(equation).__name__
+    return Diagnosis(
+        title=f"{name}: {', '.join(layout.responses)} on {nodes}, {findings.unknowns} unknowns",
+        findings=findings,
+        form=form,
+        reasons=reasons,
+        spectrum=_spectrum(equation),
+        milliseconds=_milliseconds(equation, form),
+        extra_products=_extra_products(form, len(layout.grid)),
+    )
+
+
+def _spectrum(equation: Any) -> list[tuple[float, float]]:
+    """Eigenvalues of the symmetric part at the first state; of a large operator, Ritz values and their weights."""
+    a, u = states(equation, 1)
+    operator = TangentOperator(equation, u[0], a[0])
+    if len(operator.unknowns) <= SMALL:
+        operator.assemble()
+    signs = block_signs(operator)
+    if operator.assembled is not None:
+        matrix = signs[:, None] * operator.assembled
+        return [(float(value), 1 / len(matrix)) for value in torch.linalg.eigvalsh((matrix + matrix.T) / 2)]
+
+    def product(x: Tensor) -> Tensor:
+        return (signs * operator.product(x[None])[0] + operator.transposed_product((signs * x)[None])[0]) / 2
+
+    generator, found = torch.Generator().manual_seed(0), []
+    for _ in range(STARTS):
+        start = torch.randn(len(operator.unknowns), generator=generator, dtype=torch.float64).to(operator.u)
+        values, weights = ritz_values(product, start, STEPS, symmetric=True)
+        found += [(float(value), float(weight) / STARTS) for value, weight in zip(values, weights, strict=True)]
+    return found
+
+
+def histogram(spectrum: list[tuple[float, float]]) -> list[str]:
+    """A bar for each half decade of either sign, from the most negative to the most positive eigenvalue."""
+    largest = max(abs(value) for value, _ in spectrum)
+    shares: dict[tuple[int, int], float] = {}
+    for value, share in spectrum:
+        # What is six decades below the largest counts as zero, and goes into the lowest bin of its sign.
+        half_decade = math.floor(2 * math.log10(max(abs(value), 1e-6 * largest)))
+        key = (1, half_decade) if value >= 0 else (-1, -half_decade)
+        shares[key] = shares.get(key, 0.0) + share
+    top = max(shares.values())
+    lines = []
+    for sign, key in sorted(shares):
+        half_decade = key if sign > 0 else -key
+        edges = [f"{sign * 10 ** (h / 2):9.1e}" for h in (half_decade, half_decade + 1)]
+        share = shares[sign, key]
+        bar = "█" * max(round(WIDTH * share / top), 0) or "▏"
+        low, high = edges if sign > 0 else edges[::-1]
+        lines.append(f"  {low} … {high}  {bar} {share:.2%}")
+    return lines
+
+
+def _milliseconds(equation: Any, form: Form) -> float:
+    """Of one call of the form and its gradient with respect to the tangents: the median of a few."""
+    a, u = states(equation, BATCH)
+    rows = torch.arange(BATCH) % len(a)
+    v = combinations(a, (BATCH, Q)) if len(a) > 1 else torch.randn(BATCH, Q, *a.shape[1:], dtype=a.dtype)
+    single = u.dtype if u.dtype != torch.float64 else torch.float32
+    try:
+        return _timed(equation, form, *(x.to(single) for x in (a[rows], u[rows], v.to(a))))
+    except RuntimeError:  # a residual with constants in double precision
+        return _timed(equation, form, a[rows], u[rows], v.to(a))
+
+
+def _timed(equation: Any, form: Form, a: Tensor, u: Tensor, v: Tensor) -> float:
+    loss = forms.load(equation, form)
+    w = u.unsqueeze(1).expand(len(u), Q, *u.shape[1:]).clone().requires_grad_()
+    seconds = []
+    for _ in range(6):
+        start = time.perf_counter()
+        loss(a, u, v, w, label=u).backward()
+        seconds.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(seconds[1:])
+
+
+def _extra_products(form: Form, axes: int) -> str:
+    """What a form needs beyond the tangent residual."""
+    extra = ""
+    if isinstance(form, KrylovTarget):
+        extra += f", and {form.steps + 1} with A for each direction"
+    metric = getattr(form, "metric", None)
+    if isinstance(metric, FittedLaplacian) and metric.scaled:
+        extra += f", and {2 * axes + 1} for its diagonal"
+    return extra
+
+
+def _settings(form: Form) -> list[str]:
+    """Everything that was chosen, one a line."""
+    lines = []
+    for name, value in form.model_dump(exclude={"name", "metric"}).items():
+        lines.append(f"{name} {value}")
+    metric = getattr(form, "metric", None)
+    if metric is not None:
+        numbers = metric.model_dump(exclude={"name"}, exclude_none=True)
+        lines.append(f"metric {metric.name}")
+        lines += [f"  {name} {_short(value)}" for name, value in numbers.items()]
+    return lines
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_short, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _bound(value: float, is_bound: bool) -> str:
+    return f"{'≥ ' if is_bound else ''}{value:.1e}"

@@ -1,0 +1,126 @@
+"""Tangents of any torch model, and how far they are from a solver's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stcl.metrics import relative_error
+from stcl.operators import tangents
+
+
+class TangentError(RuntimeError):
+    """The model's derivative along a direction is not available. The message says why and what to do."""
+
+
+def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """u = S_θ(a) [B, ...] and w = DS_θ(a)[v] [B, q, ...], both differentiable in the weights θ.
+
+    Directions v are [q, ...], shared by the batch, or [B, q, ...], in the shape of one input. A model with a method
+    value_and_tangents(a, v) of its own is asked for it; any other is pushed forward, all q tangents along one value.
+
+    >>> import torch, stcl
+    >>> u, w = stcl.value_and_tangents(torch.sin, torch.zeros(2, 5), torch.ones(3, 5))
+    >>> w.shape, bool((w == 1).all())  # cos(0) = 1
+    (torch.Size([2, 3, 5]), True)
+    """
+    shape = tuple(a.shape[1:])
+    if tuple(v.shape[1:]) != shape and (tuple(v.shape[2:]) != shape or v.shape[:1] != a.shape[:1]):
+        raise ValueError(
+            f"expected directions of shape (q, {_listed(shape)}), or (B, q, {_listed(shape)}) with B = {len(a)}, for "
+            f"inputs of shape {tuple(a.shape)}, got {tuple(v.shape)}"
+        )
+    try:
+        return tangents.value_and_tangents(model, a, v)
+    except (RuntimeError, NotImplementedError) as error:
+        with torch.no_grad():
+            model(a)  # what the model itself cannot do is its own error
+        raise TangentError(_explained(model, error)) from error
+
+
+def jacobian_error(
+    model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor, truth: Tensor | Callable[[Tensor], Any], step: float = 1e-3
+) -> Tensor:
+    """‖DS_θ(a_i)[v_k] − w_ik‖ / ‖w_ik‖, [B, q], for directions v [q, ...].
+
+    `truth` holds the tangents w [B, q, ...], or is a solver a ↦ u, whose central differences with a step relative to
+    the input take their place: 2q solves for each sample.
+
+    >>> import torch, stcl
+    >>> stcl.jacobian_error(lambda a: a**2, torch.ones(1, 3), torch.eye(3), lambda a: a**2 + a).mean()  # 2 against 3
+    tensor(0.3333)
+    """
+    with torch.no_grad():
+        _, w = value_and_tangents(model, a, v)
+        if not isinstance(truth, Tensor):
+            truth = _differences(truth, a, v, step)
+    if truth.shape != w.shape:
+        raise ValueError(f"expected reference tangents of shape {tuple(w.shape)}, got {tuple(truth.shape)}")
+    return relative_error(w, truth.to(w), batch_axes=2)
+
+
+def _differences(solve: Callable[[Tensor], Any], a: Tensor, v: Tensor, step: float) -> Tensor:
+    """(S(a + εv) − S(a − εv)) / 2ε in double precision, ε ‖v‖ = step ‖a‖."""
+    a, columns = a.double(), []
+    for direction in v.double():
+        epsilon = step * a.flatten(1).norm(dim=1).clamp_min(1e-12) / direction.norm()
+        shift = epsilon.reshape(-1, *[1] * direction.ndim) * direction
+        change = torch.as_tensor(solve(a + shift)).double() - torch.as_tensor(solve(a - shift)).double()
+        columns.append(change / (2 * epsilon.reshape(-1, *[1] * (change.ndim - 1))))
+    return torch.stack(columns, 1)
+
+
+class ReverseTangents(nn.Module):
+    """A model whose tangents come from reverse mode twice, for operations that have no forward mode.
+
+    w = ∂/∂c [∂⟨c, S_θ(a)⟩/∂a · v], one pair of backward passes for each direction: slower, but it only needs what
+    training needs already, differentiable backward passes.
+
+    >>> import torch, stcl
+    >>> _, w = stcl.value_and_tangents(stcl.ReverseTangents(torch.sin), torch.zeros(2, 5), torch.ones(3, 5))
+    >>> bool((w == 1).all())
+    True
+    """
+
+    def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, a: Tensor) -> Tensor:
+        return self.model(a)
+
+    def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        keep = torch.is_grad_enabled()
+        with torch.enable_grad():
+            a = a.detach().requires_grad_()
+            u = self.model(a)
+            cotangent = torch.zeros_like(u, requires_grad=True)
+            (pullback,) = torch.autograd.grad(u, a, cotangent, create_graph=True)
+            v = v.expand(len(a), *v.shape) if v.ndim == a.ndim else v
+            rows = [
+                torch.autograd.grad(pullback, cotangent, v_k, create_graph=keep, retain_graph=True)[0]
+                for v_k in v.unbind(1)
+            ]
+        w = torch.stack(rows, 1)
+        return (u, w) if keep else (u.detach(), w.detach())
+
+
+def _explained(model: Any, error: Exception) -> str:
+    name, text = type(model).__name__, str(error)
+    cause = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    if "randomness" in text or "random operation" in text:
+        return f"{name} draws random numbers while tangents are taken ({cause}); switch dropout off with model.eval()"
+    if "running_mean" in text or "in-place" in text or "inplace" in text:
+        return (
+            f"{name} changes a tensor in place while tangents are taken ({cause}); call model.eval(), or use GroupNorm "
+            f"or LayerNorm instead of BatchNorm and out-of-place activations"
+        )
+    return (
+        f"{name} has no forward-mode derivative: {cause}. Replace that operation; or wrap the model, "
+        f"stcl.ReverseTangents(model), which uses reverse mode twice; or give it a method value_and_tangents(a, v)"
+    )
+
+
+def _listed(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))
