@@ -36,7 +36,8 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
     except (RuntimeError, NotImplementedError) as error:
         with torch.no_grad():
             model(a)  # what the model itself cannot do is its own error
-        raise TangentError(_explained(model, error)) from error
+        along = v[0].expand_as(a) if v.ndim == a.ndim else v[:, 0]
+        raise TangentError(_explained(model, error, ignores_input=_is_constant(model, a, along))) from error
 
 
 def jacobian_error(
@@ -106,9 +107,19 @@ class ReverseTangents(nn.Module):
         return (u, w) if keep else (u.detach(), w.detach())
 
 
-def _explained(model: Any, error: Exception) -> str:
+def _is_constant(model: Callable[[Tensor], Tensor], a: Tensor, along: Tensor) -> bool:
+    """Whether the derivative exists and is zero: several such tangents at once are an error of torch."""
+    try:
+        return not torch.func.jvp(model, (a,), (along,))[1].any()
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+def _explained(model: Any, error: Exception, ignores_input: bool) -> str:
     name, text = type(model).__name__, str(error)
     cause = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    if ignores_input:
+        return f"{name} has tangents that are all zero: it ignores its input, or detaches it on the way"
     if "randomness" in text or "random operation" in text:
         return f"{name} draws random numbers while tangents are taken ({cause}); switch dropout off with model.eval()"
     if "running_mean" in text or "in-place" in text or "inplace" in text:

@@ -69,7 +69,8 @@ def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
     probed = {kinds: _probe(products, operators[0], kinds, nodes) for kinds in itertools.product(*allowed)}
     kinds = max(probed, key=lambda kinds: probed[kinds][1])
     images, alignment, symbols = probed[kinds]
-    negated = bool(np.median(images) < 0)
+    roughness = symbols.sum(1)
+    negated = bool(np.sum(images.mean(0) * (roughness - roughness.mean())) < 0)  # falls with roughness
     weights, shift = _least_squares(-images if negated else images, symbols)
 
     own = laplacian_diagonal(kinds, weights, shift, nodes)

@@ -1,0 +1,159 @@
+"""What an Equation makes of shapes, and what it says about residuals that cannot work."""
+
+import equations
+import numpy as np
+import pytest
+import torch
+
+import stcl
+
+N = 9
+
+
+def laplace(u, a):
+    return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * (N - 1) ** 2 - a[:, 1:-1]
+
+
+def states(*shape: int):
+    return equations.smooth(3, *shape), equations.smooth(3, *shape, seed=1)
+
+
+@pytest.mark.parametrize("shape", [(N, N), (1, N, N), (N, N, 1)])
+def test_a_channel_axis_of_length_one_makes_no_difference(shape):
+    """The same unknowns and the same residual, wherever a model keeps its channel."""
+
+    def residual(u, a):
+        square = u.reshape(len(u), N, N)
+        return -equations.laplacian(square, 1 / 8).unsqueeze(1) - a.reshape(len(a), 1, N, N)[..., 1:-1, 1:-1]
+
+    a, u = states(*shape)
+    equation = stcl.Equation(residual, a, u)
+    assert equation.layout.response_shape == equation.layout.input_shape == (N, N)
+    assert len(equation.unknowns) == 49
+    found = equation.residual(equation.responses_of(u), equation.inputs_of(a))
+    expected = -equations.laplacian(u.reshape(3, N, N), 1 / 8) - a.reshape(3, N, N)[:, 1:-1, 1:-1]
+    torch.testing.assert_close(found, expected)
+
+
+def test_names_of_axes_and_scored_fields():
+    stokes = equations.stokes(9)
+    assert stokes.layout.axes == ("x1", "x2")
+    assert stokes.layout.responses == ("u1", "u2", "u3")
+    assert stokes.layout.scored == ("u1", "u2")
+    assert equations.advection().layout.axes == ("t", "x")
+
+
+def test_inputs_need_no_grid():
+    """Two parameters instead of a field."""
+
+    def residual(u, a):
+        return laplace(u, a[:, :1] + a[:, 1:] * torch.linspace(0, 1, N).to(u))
+
+    equation = stcl.Equation(residual, torch.randn(4, 2), torch.randn(4, N))
+    assert equation.layout.input_shape == (2,)
+    found = stcl.diagnose(equation)
+    assert found.findings.tangent_class == "spd"
+
+
+def test_single_precision_constants_are_accepted():
+    """A residual that insists on float32 is probed in float32."""
+    matrix = torch.eye(N - 2) * 2 - torch.eye(N - 2).roll(1, 0)
+
+    def residual(u, a):
+        return u[:, 1:-1] @ matrix - a[:, 1:-1]
+
+    assert stcl.Equation(residual, torch.randn(3, N), torch.randn(3, N)).states[0].dtype == torch.float32
+
+
+def numpy_residual(u, a):
+    return torch.as_tensor(laplace(u.numpy(), a.numpy()))
+
+
+def detached_coefficient(u, a):
+    return -((1 + u[:, 1:-1].detach() ** 2) * (u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2])) - a[:, 1:-1]
+
+
+def detached_input(u, a):
+    return laplace(u, a.detach())
+
+
+def detached_state(u, a):
+    return laplace(u.detach(), a)
+
+
+@pytest.mark.parametrize(
+    ("residual", "message"),
+    [
+        (lambda u, a: a[:, 1:-1] ** 2, "does not depend on u"),
+        (lambda u, a: laplace(u, torch.ones_like(a)), "does not depend on a"),
+        (detached_state, "in u is 100% away from its finite difference: something that depends on u is detached"),
+        (detached_input, "in a is 100% away from its finite difference"),
+        (detached_coefficient, r"in u is \d+% away"),
+        (numpy_residual, "no forward-mode derivative in u: .*no numpy"),
+        (lambda u, a: laplace(u, a).square().mean(), r"must keep the batch .* got shape \(\)"),
+        (lambda u, a: laplace(u, a).square().mean(1), r"must keep the batch as its first axis .* got shape \(2,\)"),
+        (lambda u, a: laplace(u, a) - u.mean(), "depends on the other samples of its batch"),
+        (lambda u, a: laplace(u, a) / 0, "not finite at the given states"),
+        (lambda u, a: laplace(u[:, :5], a), r"failed for u \(2, 9\) and a \(2, 9\): RuntimeError"),
+        (lambda u, a: [1, 2], "must return a tensor or a tuple of tensors, got list"),
+        (lambda u, a: laplace(u, a)[:, :3], r"one equation for each response .* got a residual of shape \(3,\)"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_what_is_wrong_with_a_residual_is_said(residual, message):
+    a, u = states(N)
+    with pytest.raises(stcl.EquationError, match=message):
+        stcl.Equation(residual, a, u)
+
+
+@pytest.mark.parametrize(
+    ("a", "u", "options", "message"),
+    [
+        (torch.randn(3, N), torch.randn(2, N), {}, "as many inputs as responses"),
+        (torch.randn(N), torch.randn(N), {}, r"floating-point batch \[samples, ...\]"),
+        (torch.ones(3, N).long(), torch.randn(3, N), {}, "floating-point batch .* got torch.int64"),
+        (torch.randn(3, N), torch.full((3, N), torch.nan), {}, "u has values that are not finite"),
+        (torch.randn(3, N), torch.randn(3, N, 2), {}, r"cannot tell the grid .*\(9, 2\).*put fields first"),
+        (torch.randn(3, N), torch.randn(3, N), {"time_axis": 1}, r"time_axis must be an axis of the grid \(9,\)"),
+        (torch.randn(3, N), torch.randn(3, N), {"lengths": (1.0, 2.0)}, "one length and one name for each axis"),
+    ],
+)
+def test_wrong_states_are_refused(a, u, options, message):
+    with pytest.raises(stcl.EquationError, match=message):
+        stcl.Equation(laplace, a, u, **options)
+
+
+def test_a_saddle_in_one_piece_is_asked_for_in_blocks():
+    stokes = equations.stokes(9)
+
+    def stacked(u, a):
+        blocks = stokes.residual(u, a)
+        return torch.cat([blocks.momentum, blocks.divergence[:, None]], 1)
+
+    a, u = stokes.states
+    with pytest.raises(stcl.EquationError, match=r"return the residual as a tuple \(momentum, divergence\)"):
+        stcl.diagnose(stcl.Equation(stacked, a, u))
+
+
+def test_blocks_may_come_as_a_dict_or_a_tuple():
+    stokes = equations.stokes(9)
+    a, u = stokes.states
+    forms = {
+        "tuple": lambda u, a: tuple(stokes.residual(u, a)),
+        "dict": lambda u, a: stokes.residual(u, a)._asdict(),
+    }
+    for residual in forms.values():
+        again = stcl.Equation(residual, a, u)
+        for one, other in zip(again.residual(u, a), stokes.residual(u, a), strict=True):
+            assert torch.equal(one, other)
+        assert again.layout.scored == ("u1", "u2")
+
+
+def test_numpy_states_are_taken():
+    a, u = (np.asarray(x) for x in states(N))
+    assert len(stcl.Equation(laplace, a, u).unknowns) == N - 2
+
+
+def test_the_class_is_measured_for_forms_that_need_it():
+    assert equations.poisson(9).tangent_class == "spd"
+    assert equations.benchmark("helmholtz").tangent_class == "indefinite"
