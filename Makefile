@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PRESET := quick
-REPORT := results/$(PRESET)/report.html
+PROVENANCE := results/$(PRESET)/provenance.html
 
 .DEFAULT_GOAL := help
 .PHONY: help quick test slow format docs clean
@@ -14,16 +14,16 @@ help: ## list the targets
 
 quick: $(VENV)/workflow.installed ## run the quick study and write its report
 	$(BIN)/snakemake
-	@test -n "$$(find results/$(PRESET)/tables results/$(PRESET)/figures -newer $(REPORT) 2>&1)" || exit 0; \
-	$(BIN)/snakemake --report $(REPORT)
+	@test -z "$$(find results/$(PRESET)/report.html -newer $(PROVENANCE) 2>&1)" || $(BIN)/snakemake --report $(PROVENANCE)
 	@echo
 	@cat results/$(PRESET)/tables/field_error.md
 	@echo
 	@cat results/$(PRESET)/tables/jacobian_error.md
 	@echo
+	@echo "report   results/$(PRESET)/report.html (open it in a browser)"
 	@echo "tables   results/$(PRESET)/tables"
 	@echo "figures  results/$(PRESET)/figures"
-	@echo "report   $(REPORT)"
+	@echo "jobs     $(PROVENANCE) (what ran, how long, with which parameters)"
 
 test: $(VENV)/test.installed ## run the tests
 	$(BIN)/pytest -n 2 --dist loadfile

@@ -22,6 +22,7 @@ include: "rules/data.smk"
 include: "rules/train.smk"
 include: "rules/tables.smk"
 include: "rules/figures.smk"
+include: "rules/report.smk"
 
 
 # On a cluster these run where snakemake runs: they only collect, or take seconds.
@@ -43,3 +44,4 @@ rule all:
     input:
         rules.tables.input,
         rules.figures.input,
+        f"{OUT}/report.html",

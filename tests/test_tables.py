@@ -22,7 +22,9 @@ def run(results):
         if field is not None:
             folder.mkdir(parents=True)
             spec = {"lam": lam, "training": {"epochs": 7}}
-            (folder / "train.json").write_text(json.dumps({"spec": spec, "seconds": 1.0}))
+            (folder / "train.json").write_text(
+                json.dumps({"spec": spec, "seconds": 1.0, "contents": {"train": "da7a"}})
+            )
             (folder / "errors.json").write_text(json.dumps({"field_error": field, "jacobian_error": jacobian}))
             (folder / "history.csv").write_text(history)
         if log is not None:
@@ -165,4 +167,5 @@ def test_conditioning_shows_medians_and_leaves_out_what_a_form_has_not(tmp_path)
 def test_every_training_has_a_row_and_errors_stay_fractions(two_seeds, run):
     rows = [row(found) for found in read_runs([two_seeds[2], run("diffusion/N8/fno/lam0/seed1")])]
     assert (rows[0]["field_error"], rows[0]["epochs"], rows[0]["status"]) == (0.04, 7, "done")
+    assert (rows[0]["data"], rows[0]["bank"]) == ("da7a", "")
     assert (rows[1]["field_error"], rows[1]["status"]) == ("", "missing")

@@ -5,6 +5,7 @@ One file, because distributed tests share the built study only within a file.
 
 import copy
 import csv
+import html
 import json
 import re
 
@@ -31,6 +32,7 @@ EVERYTHING = {
     "spread": 1,
     "ledger": 1,
     "sketch_tradeoff": 1,
+    "report": 1,
 }
 # What depends on diffusion: its own cells, the two sketch studies' data, five tables that hold none of it left out.
 DIFFUSION = {
@@ -48,6 +50,7 @@ DIFFUSION = {
     "spread": 1,
     "ledger": 1,
     "sketch_tradeoff": 1,
+    "report": 1,
 }
 
 
@@ -130,7 +133,7 @@ SKETCH = {"sketch_tradeoff": 1}
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_change_of_the_configuration(built, path, value, expected):
-    assert built.planned(config=changed(built.config, path, value)) == expected
+    assert built.planned(config=changed(built.config, path, value)) == expected | {"report": 1}
 
 
 def test_reordered_yaml_reruns_nothing(built):
@@ -164,11 +167,16 @@ def test_comments_and_docstrings_rerun_nothing(built):
         ("src/stcl/tables/errors.py", {"table": 2, "ledger": 1}),
         ("src/stcl/tables/wallclock.py", {"table": 1, "ledger": 1}),
         ("src/stcl/timing.py", {"timing": 7, "table": 3, "ledger": 1} | SKETCH),
-        ("src/stcl/plan.py", {}),
+        ("src/stcl/report/page.py", {}),
     ],
 )
 def test_an_edit_of_the_code(built, path, expected):
-    assert built.planned_after_edit(path, lambda source: source + "\nCHANGED = True\n") == expected
+    planned = built.planned_after_edit(path, lambda source: source + "\nCHANGED = True\n")
+    assert planned == expected | {"report": 1}
+
+
+def test_an_edit_of_the_plan_alone_reruns_nothing(built):
+    assert built.planned_after_edit("src/stcl/plan.py", lambda source: source + "\nCHANGED = True\n") == {}
 
 
 def test_one_table_is_a_target(built):
@@ -290,9 +298,20 @@ def test_figures_are_drawn(results):
         assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_the_report_carries_captions(built):
-    code, output = built.run("--report", "report.html")
+def test_the_report_holds_every_table_and_figure(results):
+    page = (results / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(list((results / "figures").rglob("*.png")))
+    for table in (results / "tables").glob("*.md"):
+        caption, *_, last = table.read_text().strip().splitlines()
+        assert html.escape(caption, quote=False) in page
+        assert html.escape(last.strip("| ").split("|")[-1].strip(), quote=False) in page
+    content = json.loads((results / "data/burgers/train.json").read_text())["content"]
+    assert content[:12] in page
+
+
+def test_the_report_of_snakemake_carries_captions(built):
+    code, output = built.run("--report", "provenance.html")
     assert code == 0, output
-    page = (built.folder / "report.html").read_text()
+    page = (built.folder / "provenance.html").read_text()
     assert "Relative error of the predicted response" in page
     assert "not comparable with the paper" in page

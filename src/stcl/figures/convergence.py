@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from stcl import problems, stores
 from stcl.figures import command
@@ -45,6 +46,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
         for run in sorted(runs, key=lambda run: list(METHODS).index(records[run]["spec"]["method"])):
             _curves(ax, run, COLOURS[records[run]["spec"]["method"]], *sizes)
         quantity = "Relative error" if relative else "Mean squared error"
+        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.set(title=f"{problem_name(problem)}, N = {n_train}", xlabel="Epoch", ylabel=quantity, yscale="log")
     methods = [
         m for m in METHODS if any(records[run]["spec"]["method"] == m for runs in panels.values() for run in runs)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from stcl.figures import command
-from stcl.figures.style import COLOURS, percent_scale, plt
+from stcl.figures.style import COLOURS, log_scale, plt
 from stcl.names import METHODS, problem_name
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -79,10 +79,10 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
                     std = float(errors[problem, method]["std"] or 0)
                     style = {"color": COLOURS[method], "markersize": 6, "elinewidth": 0.8, "mec": "white", "mew": 0.6}
                     ax.errorbar(x, y, std, fmt=marker, **style)
-            ax.set_xscale("log")
-            ax.grid(True, axis="x")
+        line[0].set_ylabel(label)
         for ax in line:
-            percent_scale(ax, label if ax is line[0] else "")
+            log_scale(ax.xaxis)
+            log_scale(ax.yaxis)
     for ax, label in zip(axes[-1], COSTS.values(), strict=True):
         ax.set_xlabel(label)
     methods = [m for m in METHODS if any(key[1] == m for key in costs)]

@@ -24,6 +24,8 @@ from stcl.protocol import Network
 def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Path) -> None:
     """The first sample along the first direction; of several components, the first."""
     records = [json.loads(run.read_text()) for run in runs]
+    places = sorted(range(len(runs)), key=lambda i: list(METHODS).index(records[i]["spec"]["method"]))
+    runs, records = [runs[i] for i in places], [records[i] for i in places]
     layout = problems.load(records[0]["spec"]["problem"], **records[0]["spec"]["options"]).layout
     arrays = stores.read(data, samples=1) | stores.read(bank, samples=1)
     a, u, v, w = arrays["a"], layout.score(arrays["u"]), arrays["v"][:1], arrays["w"][:, :1]
@@ -31,10 +33,16 @@ def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Pa
 
     lines = 1 + len(runs)
     figure, axes = plt.subplots(lines, 4, figsize=(9.6, 0.3 + 2.2 * lines), squeeze=False)
-    names = [f"input ${layout.inputs[0]}$", f"response ${layout.responses[0]}$", "direction $v$", "tangent $w$"]
+    names = [
+        f"input {_symbol(layout.inputs[0])}",
+        f"response {_symbol(layout.responses[0])}",
+        "direction $v$",
+        "tangent $w$",
+    ]
     for ax, name, field in zip(axes[0], names, (a, u, v, w), strict=True):
         _show(ax, field, layout, name, spec["colormap"])
     axes[0, 0].set_ylabel("reference")
+    axes[0, 1].set(xlabel=_symbol(layout.axes[1]), ylabel=_symbol(layout.axes[0]))
     error_limits = [max(np.abs(p[i] - (u, w)[i]).max() for p in predictions) for i in (0, 1)]
     for row, record, predicted in zip(axes[1:], records, predictions, strict=True):
         for i, (reference, symbol) in enumerate(((u, r"$S_\theta(a)$"), (w, r"$DS_\theta(a)[v]$"))):
@@ -56,6 +64,11 @@ def _predict(run: Path, record: dict, layout: Layout, a: np.ndarray, v: np.ndarr
     return layout.score(u).numpy(), layout.score(w).numpy()
 
 
+def _symbol(name: str) -> str:
+    """A name such as y1 with its index below."""
+    return f"${name.rstrip('0123456789')}_{{{name[len(name.rstrip('0123456789')) :]}}}$"
+
+
 def _show(ax: Axes, field: np.ndarray, layout: Layout, title: str, colormap: str, limits: tuple | None = None) -> None:
     """One field over the grid: the first axis upwards; an input that lacks an axis is drawn as a curve."""
     field = field.reshape(-1, *field.shape[-len(layout.grid) :])[0] if field.ndim > 2 else field[0]
@@ -63,7 +76,7 @@ def _show(ax: Axes, field: np.ndarray, layout: Layout, title: str, colormap: str
     if field.ndim == 1:
         axis = layout.input_axes[0]
         ax.plot(layout.coordinates[layout.axes.index(axis)], field, color="k", linewidth=1)
-        ax.set_xlabel(axis)
+        ax.set_xlabel(_symbol(axis))
         return
     low, high = limits if limits is not None else (field.min(), field.max())
     image = ax.pcolormesh(*layout.coordinates[::-1], field, cmap=colormap, vmin=low, vmax=high, rasterized=True)

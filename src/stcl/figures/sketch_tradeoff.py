@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from stcl.figures import command
 from stcl.figures.style import SERIES, plt
@@ -16,7 +17,7 @@ Rows = list[dict[str, str]]
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """`inputs`: the tables sketch_resolution, gradient_variance and sketch_runtime; `spec["grid"]`: of the last."""
     tables = {path.stem: _read(path) for path in inputs}
-    figure, axes = plt.subplots(2, 2, figsize=(7.4, 5.6))
+    figure, axes = plt.subplots(2, 2, figsize=(9.6, 6.2))
     errors = tables["sketch_resolution"]
     _errors(axes[0, 0], [row for row in errors if row["quantity"] == "field_error"], "Field error, %")
     _errors(axes[0, 1], [row for row in errors if row["quantity"] == "jacobian_error"], "Jacobian error, %")
@@ -70,7 +71,7 @@ def _errors(ax: Axes, rows: Rows, label: str) -> None:
                 capsize=2,
             )
     ax.set_ylabel(label)
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.05 * ax.get_ylim()[1])
 
 
 def _variance_share(ax: Axes, rows: Rows) -> None:
@@ -83,7 +84,7 @@ def _variance_share(ax: Axes, rows: Rows) -> None:
         share = [100 * means[q, "weighted"] / means[q, "total"] for q in counts]
         ax.plot([place[q] for q in counts], share, "o-", color=SERIES[i % len(SERIES)], markersize=3.5, linewidth=1.2)
     ax.set_ylabel("sTCL share of gradient variance, %")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.05 * ax.get_ylim()[1])
 
 
 def _run_time(ax: Axes, rows: Rows, grid: int) -> None:
@@ -93,8 +94,9 @@ def _run_time(ax: Axes, rows: Rows, grid: int) -> None:
     values = [float(row["ratio" if relative else "minutes"]) for row in rows]
     ax.plot(counts, values, "ks-", markersize=3.5, linewidth=1.2)
     ax.set(xlabel="Sketch count q", ylabel="Training time / that of q = 0" if relative else "Training time, minutes")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_title(f"{grid} × {grid}")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.05 * ax.get_ylim()[1])
     ax.grid(True, axis="y")
 
 

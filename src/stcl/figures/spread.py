@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from stcl.figures import command
-from stcl.figures.style import COLOURS, percent_scale, plt
+from stcl.figures.style import COLOURS, log_scale, plt
 from stcl.names import METHODS, problem_name
 from stcl.tables.runs import read_runs
 
@@ -29,7 +29,8 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
                 errors.setdefault((run.block, run.method), []).append(100 * kept[kind].ravel())
         _boxes(ax, errors, list(sizes), methods)
         ax.set_xlim(-0.6, len(sizes) - 0.4)
-        percent_scale(ax, label)
+        ax.set_ylabel(label)
+        log_scale(ax.yaxis)
     axes[-1].set_xticks(range(len(sizes)), [f"{problem_name(p)}\nN = {n}" for p, n in sizes.items()])
     axes[-1].tick_params(axis="x", length=0)
     handles = [Patch(facecolor=COLOURS[m], alpha=0.55, label=METHODS[m]) for m in methods]

@@ -6,7 +6,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -29,14 +29,14 @@ plt.rcParams.update(
 )
 
 
-def percent_scale(ax: Axes, label: str) -> None:
-    """A logarithmic y axis of errors in percent with plain numbers, as many as fit. Call it when all is drawn."""
-    ax.set(yscale="log", ylabel=label)
-    low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200 * low else (1.0,)))
-    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.grid(True, axis="y")
+def log_scale(axis: Axis) -> None:
+    """Logarithmic with plain numbers at the powers of ten and, where these are few, between. For when all is drawn."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+    axis.axes.grid(True, axis=axis.axis_name)
 
 
 def save(figure: Figure, png: Path, dpi: int) -> None:

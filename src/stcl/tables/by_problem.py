@@ -24,14 +24,21 @@ COLUMNS = (
     "jacobian_error",
     "seconds",
     "device",
+    "torch",
+    "code",
+    "data",
+    "bank",
 )
 
 
 def row(run: Run) -> dict[str, object]:
-    """Errors are fractions, as measured; seconds as they passed, whatever else the machine did."""
+    """Errors are fractions, as measured; seconds as they passed, whatever else the machine did; data and bank are the
+    hashes of what was trained on."""
     found = {"block": run.block, "n_train": run.n_train, "method": run.method, "seed": run.seed, "status": run.status}
     if run.status == "done":
-        found |= run.record["spec"] | run.record | run.errors | {"epochs": run.record["spec"]["training"]["epochs"]}
+        spec, contents = run.record["spec"], run.record["contents"]
+        found |= spec | run.record | run.errors | {"epochs": spec["training"]["epochs"]}
+        found |= {"data": contents["train"], "bank": contents.get("bank", "")}
     return {column: found.get(column, "") for column in COLUMNS}
 
 

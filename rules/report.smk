@@ -1,0 +1,23 @@
+# The page with everything that was found, and where it comes from.
+
+
+rule report:
+    input:
+        tables=[f"{OUT}/tables/{table}.md" for table in TABLES],
+        runs=[f"{OUT}/tables/by_problem/{problem}.csv" for problem in PROBLEMS],
+        figures=[f"{OUT}/figures/{figure}.png" for figure in FIGURES],
+        stores=rules.data.input + rules.labels.input,
+        ledgers=[f"{manifest.removesuffix('.json')}.ledger.json" for manifest in rules.data.input + rules.labels.input],
+        captions=[f"workflow/report/{name}.rst" for name in dict.fromkeys(f.split("/")[0] for f in FIGURES)],
+    output:
+        f"{OUT}/report.html",
+    log:
+        f"{OUT}/logs/report.log",
+    conda:
+        ENVIRONMENT
+    params:
+        spec=canonical({"config": PLAN.config.model_dump(mode="json", by_alias=True)}),
+        code=code_id("stcl.report.page", *(f"stcl.problems.{problem}" for problem in PROBLEMS)),
+    shell:
+        "python -m stcl.report.page --spec {params.spec:q} --captions workflow/report --out {output}"
+        " {input.tables} {input.runs} {input.figures} {input.stores} > {log} 2>&1"
