@@ -79,7 +79,7 @@ class FittedLaplacian:
         if not self.settings.scaled:
             return a.new_ones(())
         u, own = self._at_mean_state.like(a)
-        d = diagonal(self.problem, u.expand(len(a), *u.shape[1:]), a, self._equations).abs() / own
+        d = diagonal(self.problem, u.repeat(len(a), *[1] * (u.ndim - 1)), a, self._equations).abs() / own
         return d.clamp_min(SMALLEST).rsqrt().unsqueeze(1)
 
 
