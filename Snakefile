@@ -23,6 +23,7 @@ include: "rules/train.smk"
 include: "rules/tables.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
+include: "rules/cost.smk"
 
 
 # On a cluster these run where snakemake runs: they only collect, or take seconds.

@@ -24,10 +24,10 @@ class Table:
             writer = csv.DictWriter(file, self.rows[0])
             writer.writeheader()
             writer.writerows(self.rows)
-        out.with_suffix(".md").write_text(self._markdown(caption))
+        out.with_suffix(".md").write_text(self.markdown(caption))
         out.with_suffix(".tex").write_text(self._latex(caption, out.stem))
 
-    def _markdown(self, caption: str) -> str:
+    def markdown(self, caption: str) -> str:
         widths = [max(map(len, column)) for column in zip(self.header, *self.body, strict=True)]
 
         def line(cells: list[str]) -> str:
