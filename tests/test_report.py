@@ -8,10 +8,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import yaml
 
 from stcl.config import parse
 from stcl.provenance import canonical
-from stcl.report import content, page
+from stcl.report import content, page, results
 from stcl.report.blocks import Grid, Text, read_caption, read_grid
 from stcl.tables.by_problem import COLUMNS
 from stcl.tables.render import Table
@@ -188,3 +189,42 @@ def test_captions_have_no_template_in_them():
     folder = Path(__file__).parents[1] / "workflow/report"
     for name in ("convergence", "samples", "spread", "ledger", "sketch_tradeoff"):
         assert "{" not in read_caption(folder / f"{name}.rst")
+
+
+@pytest.fixture
+def study(tmp_path, config):
+    """A study on disk with two of four trainings, one table and one preview."""
+    path = tmp_path / "study.yaml"
+    raw = {
+        "diffusion": config["problems"]["diffusion"]
+        | {"train_sizes": [8], "methods": {"fno": {}, "offline_di": {"lambda": 1.0}}}
+    }
+    path.write_text(yaml.safe_dump({"preset": "p", "reduced": False, "seeds": [5, 6], "problems": raw}))
+    for method, lam, seed in (("fno", 0, 5), ("offline_di", 1, 6)):
+        folder = tmp_path / f"results/p/runs/diffusion/N8/{method}/lam{lam}/seed{seed}"
+        folder.mkdir(parents=True)
+        spec = {"lam": lam, "training": {"epochs": 3}}
+        record = {"spec": spec, "contents": {"train": "da7a"}, "device": "cpu", "torch": "2.9", "code": "c0de"}
+        (folder / "train.json").write_text(json.dumps(record))
+        (folder / "errors.json").write_text("{}")
+    for kind, name in (("tables", "field_error"), ("preview", "field_error"), ("preview", "jacobian_error")):
+        (tmp_path / f"results/p/{kind}").mkdir(exist_ok=True)
+        (tmp_path / f"results/p/{kind}/{name}.md").write_text(f"{kind} {name}\n\n| a |\n|---|\n| 1 |\n")
+    return path
+
+
+def test_results_say_what_was_run_and_what_is_missing(study, tmp_path):
+    text = results.page([study], tmp_path)
+    assert content.FULL in text
+    assert "- Training seeds: 5, 6\n- Trainings: 2 evaluated, 2 missing\n- Run on: cpu, torch 2.9\n" in text
+    assert "### Field error\n\ntables field_error\n" in text
+    assert (
+        "### Jacobian error\n\nPreview: cells that have not ended are named as such.\n\npreview jacobian_error\n"
+        in text
+    )
+    assert "Not built: settings of each cell, training time and cost of labels." in text
+
+
+def test_results_of_nothing_are_refused(study, tmp_path):
+    with pytest.raises(SystemExit, match="holds no finished training; run: snakemake --configfile"):
+        results.page([study], tmp_path / "elsewhere")

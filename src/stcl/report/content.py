@@ -133,7 +133,7 @@ def read_runs(tables: list[Path]) -> list[dict[str, str]]:
 
 
 def machine(runs: list[dict[str, str]]) -> str:
-    """On what the trainings ran, in words."""
+    """On what the trainings of `by_problem` rows ran, in words."""
     devices = sorted({row["device"] for row in runs if row["device"]})
     torches = sorted({row["torch"] for row in runs if row["torch"]})
     return f"{' and '.join(devices)}, torch {' and '.join(torches)}"
