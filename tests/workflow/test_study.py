@@ -73,8 +73,6 @@ def test_a_built_copy_plans_nothing(built):
     assert built.planned() == {}
 
 
-# Tables that show the cells of a problem, and those that show a study.
-MAIN_TABLES, SKETCH_TABLES = 3, 3  # field_error, jacobian_error, per_cell_settings; wallclock shows the timing
 RETRAINED = {"train": 5 + 4, "evaluate": 3 + 4, "select": 1, "timing": 2, "by_problem": 1, "table": 7}
 DRAWN = {"convergence": 1, "samples": 1, "spread": 1, "ledger": 1}  # figures with one problem's cells
 SKETCH = {"sketch_tradeoff": 1}
