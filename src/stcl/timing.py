@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from stcl import devices
 from stcl.allocator import keep_heap
 from stcl.stores import StoreError, write_json
 from stcl.train import build_trainer
@@ -49,11 +50,11 @@ def main() -> None:
     parser.add_argument("--bank", type=Path, help="manifest of the train bank, for offline_di")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", type=torch.device, help="by default the least used GPU, or the CPU")
     arguments = parser.parse_args()
     keep_heap()
     torch.set_num_threads(arguments.threads)
-    device = torch.device(arguments.device)
+    device = arguments.device or devices.pick()
     try:
         cells = measure(arguments.spec, arguments.train, arguments.val, arguments.bank, device)
     except StoreError as error:
