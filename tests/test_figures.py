@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stcl import data, problems, stores
-from stcl.figures import convergence, ledger, sketch_tradeoff, spread
+from stcl.figures import convergence, ledger, rulegraph, sketch_tradeoff, spread
 from stcl.figures.style import COLOURS, plt, save
 
 
@@ -164,3 +164,21 @@ def test_equal_figures_are_equal_files(tmp_path):
         save(figure, tmp_path / f"{name}.png", dpi=50)
     for ending in ("png", "pdf"):
         assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+
+
+def test_the_rule_graph_leaves_out_what_follows():
+    dot = """digraph snakemake_dag {
+        1[label = "data", color = "0.1 0.6 0.85"]; 2[label = "train"]; 3[label = "table"]; 4[label = "all"];
+        1 -> 2
+        2 -> 3
+        1 -> 3
+        3 -> 4
+        2 -> 4
+        2 -> 3
+    }"""
+    nodes, edges = rulegraph.parse(dot.replace("; ", ";\n"))
+    assert nodes == {"1": "data", "2": "train", "3": "table", "4": "all"}
+    assert rulegraph.direct(edges) == [("1", "2"), ("2", "3"), ("3", "4")]
+    assert rulegraph.layers(nodes, edges) == {"1": 0, "2": 1, "3": 2, "4": 3}
+    late = rulegraph.layers(nodes | {"5": "constants"}, [*edges, ("5", "4")])
+    assert late["5"] == 2

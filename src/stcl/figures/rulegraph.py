@@ -18,17 +18,36 @@ def parse(dot: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
     return nodes, edges
 
 
+def direct(edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The edges without those that follow from a longer way, each once."""
+    after: dict[str, set[str]] = {}
+    for producer, consumer in edges:
+        after.setdefault(producer, set()).add(consumer)
+
+    def reaches(start: str, end: str) -> bool:
+        return end in after.get(start, ()) or any(reaches(node, end) for node in after.get(start, ()))
+
+    return [
+        (producer, consumer)
+        for producer, consumer in dict.fromkeys(edges)
+        if not any(reaches(between, consumer) for between in after[producer] if between != consumer)
+    ]
+
+
 def layers(nodes: dict[str, str], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """The longest way from a source to each node."""
+    """The longest way from a source to each node; a source stands right before what it feeds."""
     depth = dict.fromkeys(nodes, 0)
     for _ in nodes:
         for producer, consumer in edges:
             depth[consumer] = max(depth[consumer], depth[producer] + 1)
+    for source in set(nodes) - {consumer for _, consumer in edges}:
+        depth[source] = min((depth[consumer] - 1 for producer, consumer in edges if producer == source), default=0)
     return depth
 
 
 def draw(dot: str, out: Path) -> None:
     nodes, edges = parse(dot)
+    edges = direct(edges)
     depth = layers(nodes, edges)
     columns: dict[int, list[str]] = {}
     for node in nodes:
@@ -50,10 +69,10 @@ def draw(dot: str, out: Path) -> None:
         text = ax.text(x, y, nodes[node], ha="center", va="center", fontsize=8, bbox=style)
         boxes[node] = text.get_bbox_patch()
     for producer, consumer in edges:
-        arrow = {"arrowstyle": "-|>", "color": "#999999", "linewidth": 0.8, "shrinkA": 1, "shrinkB": 2, "zorder": 0}
+        arrow = {"arrowstyle": "-|>", "color": "#999999", "linewidth": 0.8, "shrinkA": 1, "shrinkB": 2}
         arrow |= {"patchA": boxes[producer], "patchB": boxes[consumer]}
         arrow["connectionstyle"] = f"arc3,rad={0.12 * (depth[consumer] - depth[producer] - 1)}"
-        ax.annotate("", xy=place[consumer], xytext=place[producer], arrowprops=arrow)
+        ax.annotate("", xy=place[consumer], xytext=place[producer], arrowprops=arrow, zorder=0)
     xs, ys = zip(*place.values(), strict=True)
     ax.set(xlim=(min(xs) - 0.9, max(xs) + 0.9), ylim=(max(ys) + 0.6, min(ys) - 0.6))
     ax.axis("off")
