@@ -1,75 +1,7 @@
-"""A copy of the project in which the tiny study has been built, and a way to ask what a change would rerun."""
-
-import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+"""Copies of the project: one in which the tiny study has been built, and empty ones."""
 
 import pytest
-import yaml
-
-PROJECT = Path(__file__).resolve().parents[2]
-TARGETS = ("all", "burgers")  # rules that only collect
-PARTS = ("Snakefile", "rules", "workflow", "profiles", "config", "src")
-
-
-class Workflow:
-    """A copy of the project and its configuration."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for part in PARTS:
-            source = PROJECT / part
-            if source.is_dir():
-                shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-            else:
-                shutil.copy(source, folder / part)
-        self.config = yaml.safe_load((folder / "config/test/tiny.yaml").read_text())
-
-    def start(self, *arguments: str, config: dict[str, Any] | None = None) -> subprocess.Popen:
-        path = self.folder / "config.yaml"
-        path.write_text(yaml.safe_dump(self.config if config is None else config, sort_keys=False))
-        command = [sys.executable, "-m", "snakemake", *arguments, "--configfile", str(path)]
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *arguments: str, config: dict[str, Any] | None = None) -> tuple[int, str]:
-        """Exit code and everything snakemake printed."""
-        process = self.start(*arguments, config=config)
-        output, _ = process.communicate(timeout=500)
-        return process.returncode, output
-
-    def planned(self, *targets: str, config: dict[str, Any] | None = None) -> dict[str, int]:
-        """How many jobs of each rule a run would start, the collecting rule left out."""
-        code, output = self.run("-n", *targets, config=config)
-        assert code == 0, output
-        statistics = re.search(r"Job stats:\njob +count\n[- ]+\n(.*?)\ntotal", output, re.DOTALL)
-        if statistics is None:
-            assert "Nothing to be done" in output, output
-            return {}
-        counts = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", statistics[1], re.MULTILINE)}
-        return {rule: count for rule, count in counts.items() if rule not in TARGETS}
-
-    def planned_after_edit(self, path: str, edit: Callable[[str], str]) -> dict[str, int]:
-        """`planned` with one file changed, which is put back afterwards."""
-        file = self.folder / path
-        original = file.read_text()
-        changed = edit(original)
-        assert changed != original, f"the edit of {path} changed nothing"
-        file.write_text(changed)
-        try:
-            return self.planned()
-        finally:
-            file.write_text(original)
+from project_copy import Workflow
 
 
 @pytest.fixture(scope="session")

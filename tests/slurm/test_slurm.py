@@ -1,0 +1,209 @@
+"""The workflow on a real Slurm of one node: what goes where, what is cancelled, what fails, what runs out of time."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from cluster import Cluster, jobs, obstacle, slurm
+from project_copy import Workflow
+
+from stcl import checkpoint, train
+
+pytest.importorskip("snakemake_executor_plugin_slurm", reason="the executor is not installed: pip install .[slurm]")
+pytestmark = pytest.mark.slurm
+
+STUDY = yaml.safe_load(Path(__file__).with_name("study.yaml").read_text())
+RUNS = "results/slurm/runs/diffusion"
+GOOD, DIVERGING = "N8/stcl/lam1/seed0", "N4/stcl/lam1e+300/seed0"
+# The profile as it is, but polled often and retried once.
+PROFILE = ("--workflow-profile", "slurm", "--slurm-init-seconds-before-status-checks", "4", "--retries", "1")
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster():
+    reason = obstacle()
+    if reason:
+        pytest.skip(reason)
+    with Cluster() as cluster:
+        yield cluster
+
+
+def wait_until(condition, what: str, process: subprocess.Popen | None = None, seconds: float = 200) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, f"snakemake ended before {what}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+def start(workflow: Workflow, *arguments: str, config: dict) -> subprocess.Popen:
+    """Snakemake, its output in a file."""
+    (workflow.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    command = [sys.executable, "-m", "snakemake", "--configfile", "config.yaml", *arguments]
+    with (workflow.folder / "snakemake.log").open("w") as log:
+        return subprocess.Popen(command, cwd=workflow.folder, stdout=log, stderr=log)
+
+
+def end(process: subprocess.Popen) -> int:
+    """The exit code; a snakemake that does not end is interrupted, which cancels its jobs."""
+    try:
+        return process.wait(300)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def training_environment(folder: Path) -> dict[str, str]:
+    """The environment of the training that runs in a folder."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"stcl.train" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
+                pairs = (process / "environ").read_bytes().decode().split("\0")
+                return dict(pair.split("=", 1) for pair in pairs if pair)
+        except OSError:
+            continue
+    raise AssertionError(f"no training runs in {folder}")
+
+
+@dataclass
+class Run:
+    workflow: Workflow
+    code: int
+    output: str
+    environment: dict[str, str]  # of the training that was cancelled
+    jobs: dict[str, list[dict[str, str]]]  # what Slurm knows of them, by rule
+
+    def states(self, rule: str, cell: str) -> list[str]:
+        """How the submissions of a cell's job ended, in order."""
+        name = re.sub(r"\W", "_", cell)
+        return [job["JobState"] for job in self.jobs[rule] if name in re.sub(r"\W", "_", job["Comment"])]
+
+    def log(self, cell: str) -> str:
+        return (self.workflow.folder / f"results/slurm/logs/train/diffusion/{cell}.log").read_text()
+
+
+@pytest.fixture(scope="module")
+def run(slurm_cluster, tmp_path_factory) -> Run:
+    """A bank and both trainings through the profile. The good one is cancelled once its first state is saved."""
+    workflow = Workflow(tmp_path_factory.mktemp("run"))
+    code, output = workflow.run("data", config=STUDY)  # on this machine, to save a round of waiting
+    assert code == 0, output
+    targets = ["results/slurm/labels/diffusion/test.json", *(f"{RUNS}/{cell}/train.json" for cell in (GOOD, DIVERGING))]
+    process = start(workflow, *PROFILE, *targets, config=STUDY)
+    try:
+        wait_until(lambda: list(workflow.folder.glob("work/train/*/state.pt")), "a state was saved", process)
+        environment = training_environment(workflow.folder)
+        (victim,) = (job for job in jobs() if job["JobId"] == environment["SLURM_JOB_ID"])
+        slurm("scancel", victim["JobId"])
+    finally:
+        code = end(process)
+    by_rule = defaultdict(list)
+    for job in jobs():
+        by_rule[re.match(r"rule_(\w+?)_wildcards", job["Comment"])[1]].append(job)
+    return Run(workflow, code, (workflow.folder / "snakemake.log").read_text(), environment, by_rule)
+
+
+def test_cpu_stages_go_to_the_cpu_partition_and_training_to_the_gpu_partition(run):
+    submitted = {rule: (len(found), {job["Partition"] for job in found}) for rule, found in run.jobs.items()}
+    assert submitted == {"bank": (1, {"cpu"}), "train": (4, {"gpu"})}, run.output
+
+
+def test_a_gpu_job_asks_for_one_gpu_and_sees_one(run):
+    asked = {rule: {job.get("TresPerJob") for job in found} for rule, found in run.jobs.items()}
+    assert asked == {"bank": {None}, "train": {"gres:gpu:1"}}
+    assert run.environment["CUDA_VISIBLE_DEVICES"] in ("0", "1", "2")
+
+
+def history(folder: Path) -> list[dict]:
+    """Every column but the clock."""
+    rows = csv.DictReader((folder / "history.csv").open(newline=""))
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def test_a_cancelled_training_resumes_in_its_retry_and_ends_with_the_same_bits(run, tmp_path):
+    assert run.states("train", GOOD) == ["CANCELLED", "COMPLETED"], run.output
+    resumed = int(re.search(r"resumed after epoch (\d+)", run.log(GOOD))[1])
+    assert 0 < resumed < 400
+
+    folder = run.workflow.folder / RUNS / GOOD
+    record = json.loads((folder / "train.json").read_text())
+    data = run.workflow.folder / "results/slurm/data/diffusion"
+    paths = {"train": data / "train.json", "val": data / "val.json", "bank": None}
+    paths |= {"out": tmp_path / "train.json", "work": tmp_path / "work"}
+    train.train_cell(record["spec"], **paths, code="", device=torch.device("cpu"))
+    assert history(folder) == history(tmp_path)
+    assert len(history(folder)) == 400
+    expected, found = (checkpoint.load(path / "weights.pt") for path in (tmp_path, folder))
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_failing_cell_is_retried_and_does_not_stop_the_others(run):
+    assert run.code != 0
+    assert run.states("train", DIVERGING) == ["FAILED", "FAILED"], run.output
+    assert "training diverged" in run.log(DIVERGING)
+    assert not (run.workflow.folder / RUNS / DIVERGING / "train.json").exists()
+    assert (run.workflow.folder / RUNS / GOOD / "train.json").exists()
+    assert (run.workflow.folder / "results/slurm/labels/diffusion/test.json").exists()
+
+
+@pytest.fixture(scope="module")
+def warned(run) -> dict[str, tuple[str, str]]:
+    """Two endless trainings that come close to their time limit: for each the job's end, and the log.
+
+    One is a job of the profile; the other runs inside an allocation. Slurm warns each a minute before its limit of two.
+    """
+    workflow = run.workflow
+    settings = STUDY["problems"]["diffusion"]
+    settings = settings | {"train_sizes": [8], "training": settings["training"] | {"epochs": 10**7}}
+    config = STUDY | {"seeds": [1, 2], "problems": {"diffusion": settings}}
+    profile = workflow.folder / "profiles/slurm/config.yaml"
+    short = profile.read_text().replace("runtime: 720", "runtime: 2").replace("TERM@300", "TERM@60")
+    assert short.count("runtime: 2 ") == short.count("TERM@60") == 1
+    profile.write_text(short)
+    names = ("job", "allocation")
+    cells = dict(zip(names, (f"N8/stcl/lam1/seed{seed}" for seed in (1, 2)), strict=True))
+    target = f"{RUNS}/{{}}/train.json"
+    earlier = {job["JobId"] for job in jobs()}
+    # Two snakemakes in one folder, each with a target of its own.
+    process = start(workflow, *PROFILE, "--retries", "0", "--nolock", target.format(cells["job"]), config=config)
+    try:
+        sizes = ("--time=2", "--signal=TERM@60", "--gpus=2", "--cpus-per-task=2", "--mem=4000")
+        rest = ("--nolock", "--configfile", "config.yaml", target.format(cells["allocation"]))
+        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        command = ("sbatch", "--parsable", *sizes, "profiles/slurm/allocation.sh", *rest)
+        submitted = subprocess.run(command, cwd=workflow.folder, env=environment, capture_output=True, text=True)
+        assert submitted.returncode == 0, submitted.stderr
+        identifier = submitted.stdout.strip()
+        states = {}
+
+        def all_ended() -> bool:
+            new = [job for job in jobs() if job["JobId"] not in earlier]
+            states.update({names[job["JobId"] == identifier]: job["JobState"] for job in new})
+            return len(states) == 2 and not {"PENDING", "RUNNING", "COMPLETING"} & set(states.values())
+
+        wait_until(all_ended, "both jobs ended", seconds=240)
+    finally:
+        end(process)
+    return {name: (states[name], run.log(cells[name])) for name in names}
+
+
+@pytest.mark.parametrize("name", ["job", "allocation"])
+def test_a_training_close_to_its_time_limit_saves_and_ends(run, warned, name):
+    state, log = warned[name]
+    assert state == "FAILED", log  # TIMEOUT if it had to be killed
+    stopped = re.search(r"stopped by SIGTERM after epoch (\d+) of \d+; the state is saved in (\S+)", log)
+    assert stopped, log
+    assert len(checkpoint.load(run.workflow.folder / stopped[2])["history"]) == int(stopped[1])
