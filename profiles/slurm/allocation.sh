@@ -1,7 +1,7 @@
 #!/bin/bash
 # Many small trainings in one allocation: snakemake runs inside it and shares its GPUs out. From the project's folder:
 #
-#   sbatch profiles/slurm/allocation.sh --configfile config/paper.yaml
+#   sbatch profiles/slurm/allocation.sh tables --configfile config/paper.yaml
 #
 # Put the names of your cluster here; options of sbatch override them.
 #SBATCH --job-name=stcl

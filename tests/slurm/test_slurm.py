@@ -65,16 +65,18 @@ def end(process: subprocess.Popen) -> int:
             process.wait(60)
 
 
-def training_environment(folder: Path) -> dict[str, str]:
-    """The environment of the training that runs in a folder."""
+def training_environment(folder: Path, cell: str) -> dict[str, str]:
+    """The environment of the training of a cell that runs in a folder."""
+    out = f"{RUNS}/{cell}/train.json".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if b"stcl.train" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            if {b"stcl.train", out} <= set(command) and (process / "cwd").readlink() == folder:
                 pairs = (process / "environ").read_bytes().decode().split("\0")
                 return dict(pair.split("=", 1) for pair in pairs if pair)
         except OSError:
             continue
-    raise AssertionError(f"no training runs in {folder}")
+    raise AssertionError(f"no training of {cell} runs in {folder}")
 
 
 @dataclass
@@ -104,7 +106,7 @@ def run(slurm_cluster, tmp_path_factory) -> Run:
     process = start(workflow, *PROFILE, *targets, config=STUDY)
     try:
         wait_until(lambda: list(workflow.folder.glob("work/train/*/state.pt")), "a state was saved", process)
-        environment = training_environment(workflow.folder)
+        environment = training_environment(workflow.folder, GOOD)
         (victim,) = (job for job in jobs() if job["JobId"] == environment["SLURM_JOB_ID"])
         slurm("scancel", victim["JobId"])
     finally:
@@ -161,43 +163,43 @@ def test_a_failing_cell_is_retried_and_does_not_stop_the_others(run):
 
 @pytest.fixture(scope="module")
 def warned(run) -> dict[str, tuple[str, str]]:
-    """Two endless trainings that come close to their time limit: for each the job's end, and the log.
+    """Two endless trainings that come close to their time limit: for each how its job ended, and its log.
 
-    One is a job of the profile; the other runs inside an allocation. Slurm warns each a minute before its limit of two.
+    One is a job of the profile; the other runs inside an allocation. Both have two minutes, and a warning 45 seconds before
+    or up to 30 seconds earlier: Slurm looks at its clock now and then.
     """
     workflow = run.workflow
     settings = STUDY["problems"]["diffusion"]
-    settings = settings | {"train_sizes": [8], "training": settings["training"] | {"epochs": 10**7}}
+    settings = settings | {"training": settings["training"] | {"epochs": 10**7}}
     config = STUDY | {"seeds": [1, 2], "problems": {"diffusion": settings}}
     profile = workflow.folder / "profiles/slurm/config.yaml"
-    short = profile.read_text().replace("runtime: 720", "runtime: 2").replace("TERM@300", "TERM@60")
-    assert short.count("runtime: 2 ") == short.count("TERM@60") == 1
+    short = profile.read_text().replace("runtime: 720", "runtime: 2").replace("TERM@300", "TERM@45")
+    assert short.count("runtime: 2 ") == short.count("TERM@45") == 1
     profile.write_text(short)
-    names = ("job", "allocation")
-    cells = dict(zip(names, (f"N8/stcl/lam1/seed{seed}" for seed in (1, 2)), strict=True))
-    target = f"{RUNS}/{{}}/train.json"
+    cells = {"job": "N8/stcl/lam1/seed1", "allocation": "N8/stcl/lam1/seed2"}
+    targets = {name: f"{RUNS}/{cell}/train.json" for name, cell in cells.items()}
     earlier = {job["JobId"] for job in jobs()}
     # Two snakemakes in one folder, each with a target of its own.
-    process = start(workflow, *PROFILE, "--retries", "0", "--nolock", target.format(cells["job"]), config=config)
+    process = start(workflow, *PROFILE, "--retries", "0", "--nolock", targets["job"], config=config)
     try:
-        sizes = ("--time=2", "--signal=TERM@60", "--gpus=2", "--cpus-per-task=2", "--mem=4000")
-        rest = ("--nolock", "--configfile", "config.yaml", target.format(cells["allocation"]))
+        sizes = ("--time=2", "--signal=TERM@45", "--gpus=2", "--cpus-per-task=2", "--mem=4000")
+        inside = ("profiles/slurm/allocation.sh", "--nolock", targets["allocation"], "--configfile", "config.yaml")
         environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-        command = ("sbatch", "--parsable", *sizes, "profiles/slurm/allocation.sh", *rest)
+        command = ("sbatch", "--parsable", *sizes, *inside)
         submitted = subprocess.run(command, cwd=workflow.folder, env=environment, capture_output=True, text=True)
         assert submitted.returncode == 0, submitted.stderr
-        identifier = submitted.stdout.strip()
-        states = {}
+        allocation = submitted.stdout.strip()
 
-        def all_ended() -> bool:
+        def states() -> dict[str, str]:
             new = [job for job in jobs() if job["JobId"] not in earlier]
-            states.update({names[job["JobId"] == identifier]: job["JobState"] for job in new})
-            return len(states) == 2 and not {"PENDING", "RUNNING", "COMPLETING"} & set(states.values())
+            return {("allocation" if job["JobId"] == allocation else "job"): job["JobState"] for job in new}
 
-        wait_until(all_ended, "both jobs ended", seconds=240)
+        wait_until(lambda: len(states()) == 2, "both jobs were submitted", process)
+        wait_until(lambda: not slurm("squeue", "--noheader"), "both jobs ended")
     finally:
-        end(process)
-    return {name: (states[name], run.log(cells[name])) for name in names}
+        process.send_signal(signal.SIGINT)  # it would ask for the job's state some time later
+        process.wait(60)
+    return {name: (states()[name], run.log(cell)) for name, cell in cells.items()}
 
 
 @pytest.mark.parametrize("name", ["job", "allocation"])
