@@ -1,6 +1,7 @@
 """The command line that the figures share: a spec, an output, and the files a figure is made from."""
 
 import argparse
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,3 +20,9 @@ def main(name: str, draw: Callable[[dict[str, Any], list[Path]], Figure]) -> Non
     parser.add_argument("inputs", type=Path, nargs="+", help="tables, ledgers, records of training")
     arguments = parser.parse_args()
     save(draw(arguments.spec, arguments.inputs), arguments.out, arguments.spec["dpi"])
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a tidy table."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,11 +1,12 @@
 """Figure `ledger`: accuracy against everything it cost, training data and stored tangents included."""
 
-import csv
 import json
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -56,48 +57,45 @@ def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """`inputs`: the tables field_error, jacobian_error and wallclock, and ledgers of data and train banks."""
-    tables = {path.stem: _read(path) for path in inputs if path.suffix == ".csv"}
+    tables = {path.stem: command.read_table(path) for path in inputs if path.suffix == ".csv"}
     ledgers = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json"]
     costs = total_costs(ledgers, tables["wallclock"])
     sizes = {row["problem"]: row["n_train"] for row in tables["wallclock"]}
+    marks = dict(zip(sizes, cycle(MARKERS), strict=False))
     figure, axes = plt.subplots(len(ERRORS), len(COSTS), figsize=(9.6, 5.8), sharex="col", sharey="row")
     for line, (quantity, label) in zip(axes, ERRORS.items(), strict=True):
         errors = {
-            (row["problem"], row["method"]): row
+            (row["problem"], row["method"]): (float(row["mean"]), float(row["std"] or 0))
             for row in tables[quantity]
             if row["n_train"] == sizes[row["problem"]] and row["mean"]
         }
-        for ax, cost in zip(line, COSTS, strict=True):
-            for problem, marker in zip(sizes, MARKERS, strict=False):
-                points = [
-                    (getattr(costs[problem, m], cost), float(errors[problem, m]["mean"]), m)
-                    for m in METHODS
-                    if (problem, m) in errors and (problem, m) in costs
-                ]
-                ax.plot([x for x, _, _ in points], [y for _, y, _ in points], color="#c8c8c8", linewidth=0.8, zorder=1)
-                for x, y, method in points:
-                    std = float(errors[problem, method]["std"] or 0)
-                    style = {"color": COLOURS[method], "markersize": 6, "elinewidth": 0.8, "mec": "white", "mew": 0.6}
-                    ax.errorbar(x, y, std, fmt=marker, **style)
         line[0].set_ylabel(label)
-        for ax in line:
-            log_scale(ax.xaxis)
-            log_scale(ax.yaxis)
-    for ax, label in zip(axes[-1], COSTS.values(), strict=True):
-        ax.set_xlabel(label)
+        for ax, (cost, name) in zip(line, COSTS.items(), strict=True):
+            for problem in sizes:
+                methods = [m for m in METHODS if (problem, m) in errors and (problem, m) in costs]
+                points = {m: (getattr(costs[problem, m], cost), *errors[problem, m]) for m in methods}
+                _join(ax, points, marks[problem])
+            ax.set_xlabel(name)
+            ax.label_outer()
+    for ax in axes.flat:
+        log_scale(ax.xaxis)
+        log_scale(ax.yaxis)
     methods = [m for m in METHODS if any(key[1] == m for key in costs)]
     handles = [Line2D([], [], color=COLOURS[m], marker="o", linestyle="", label=METHODS[m]) for m in methods]
     handles += [
         Line2D([], [], color="#444444", marker=k, linestyle="", label=f"{problem_name(p)}, N = {sizes[p]}")
-        for p, k in zip(sizes, MARKERS, strict=False)
+        for p, k in marks.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
 
 
-def _read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def _join(ax: Axes, points: dict[str, tuple[float, float, float]], marker: str) -> None:
+    """Cost, error and its deviation of each method of a problem, with a line through them."""
+    ax.plot(*zip(*((x, y) for x, y, _ in points.values()), strict=True), color="#c8c8c8", linewidth=0.8, zorder=1)
+    for method, (x, y, std) in points.items():
+        style = {"color": COLOURS[method], "markersize": 6, "elinewidth": 0.8, "mec": "white", "mew": 0.6}
+        ax.errorbar(x, y, std, fmt=marker, **style)
 
 
 if __name__ == "__main__":

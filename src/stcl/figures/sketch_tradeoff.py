@@ -1,6 +1,5 @@
 """Figure `sketch_tradeoff`: what more directions per update buy, and what they cost."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ Rows = list[dict[str, str]]
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """`inputs`: the tables sketch_resolution, gradient_variance and sketch_runtime; `spec["grid"]`: of the last."""
-    tables = {path.stem: _read(path) for path in inputs}
+    tables = {path.stem: command.read_table(path) for path in inputs}
     figure, axes = plt.subplots(2, 2, figsize=(9.6, 6.2))
     errors = tables["sketch_resolution"]
     _errors(axes[0, 0], [row for row in errors if row["quantity"] == "field_error"], "Field error, %")
@@ -26,11 +25,6 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
     return figure
-
-
-def _read(path: Path) -> Rows:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def _by_grid(rows: Rows) -> dict[str, Rows]:
