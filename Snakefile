@@ -26,18 +26,12 @@ include: "rules/report.smk"
 include: "rules/cost.smk"
 
 
-# On a cluster these run where snakemake runs: they only collect, or take seconds.
 localrules:
     all,
     data,
     labels,
     tables,
     figures,
-    select,
-    by_problem,
-    table,
-    convergence,
-    samples,
 
 
 rule all:

@@ -1,4 +1,6 @@
 # What the rules share: the validated configuration, the plan of the study, and the inputs of its nodes.
+#
+# `localrule: True` marks what only collects or takes seconds: on a cluster it runs where snakemake runs.
 import os
 import shlex
 import sys

@@ -17,6 +17,7 @@ rule convergence:
         pdf="results/{preset}/figures/convergence.pdf",
     log:
         "results/{preset}/logs/figures/convergence.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:
@@ -44,6 +45,7 @@ rule samples:
         pdf="results/{preset}/figures/samples/{problem}.pdf",
     log:
         "results/{preset}/logs/figures/samples/{problem}.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:
@@ -67,6 +69,7 @@ rule spread:
         pdf="results/{preset}/figures/spread.pdf",
     log:
         "results/{preset}/logs/figures/spread.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:
@@ -92,6 +95,7 @@ rule ledger:
         pdf="results/{preset}/figures/ledger.pdf",
     log:
         "results/{preset}/logs/figures/ledger.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:
@@ -119,6 +123,7 @@ if PLAN.config.studies.sketch_count:
             pdf="results/{preset}/figures/sketch_tradeoff.pdf",
         log:
             "results/{preset}/logs/figures/sketch_tradeoff.log",
+        localrule: True
         conda:
             ENVIRONMENT
         params:

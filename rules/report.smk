@@ -13,6 +13,7 @@ rule report:
         f"{OUT}/report.html",
     log:
         f"{OUT}/logs/report.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:

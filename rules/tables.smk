@@ -8,6 +8,7 @@ rule by_problem:
         "results/{preset}/tables/by_problem/{problem}.csv",
     log:
         "results/{preset}/logs/tables/by_problem/{problem}.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:
@@ -32,6 +33,7 @@ rule table:
         latex="results/{preset}/tables/{table}.tex",
     log:
         "results/{preset}/logs/tables/{table}.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:

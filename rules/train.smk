@@ -58,6 +58,7 @@ rule select:
         "results/{preset}/select/{decision}.json",
     log:
         "results/{preset}/logs/select/{decision}.log",
+    localrule: True
     conda:
         ENVIRONMENT
     params:

@@ -165,8 +165,8 @@ def test_a_failing_cell_is_retried_and_does_not_stop_the_others(run):
 def warned(run) -> dict[str, tuple[str, str]]:
     """Two endless trainings that come close to their time limit: for each how its job ended, and its log.
 
-    One is a job of the profile; the other runs inside an allocation. Both have two minutes, and a warning 45 seconds before
-    or up to 30 seconds earlier: Slurm looks at its clock now and then.
+    One is a job of the profile; the other runs inside an allocation. Both have two minutes, and a warning 45 seconds
+    before the end, or up to 30 seconds earlier: Slurm looks at its clock now and then.
     """
     workflow = run.workflow
     settings = STUDY["problems"]["diffusion"]
