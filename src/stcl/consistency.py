@@ -46,7 +46,7 @@ class TangentConsistency:
     ...     return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 256 + u[:, 1:-1] ** 3 - a[:, 1:-1]
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Sequential(torch.nn.Linear(17, 32), torch.nn.Tanh(), torch.nn.Linear(32, 17))
-    >>> a, u = torch.randn(8, 17), torch.randn(8, 17)
+    >>> a, u = torch.randn(8, 17), torch.nn.functional.pad(torch.randn(8, 15), (1, 1))
     >>> tangents = stcl.TangentConsistency(residual, lam=0.5)
     >>> data = torch.nn.functional.mse_loss(model(a), u)
     >>> loss = data + tangents(model, a, u)
@@ -176,9 +176,13 @@ class Directions:
                 )
             return combinations(self.inputs, lead)
         if isinstance(source, str):
-            return unit_norm(torch.randn(*lead, *self.shape).to(self.inputs), len(self.shape))
+            noise = torch.randn(*lead, *self.shape, dtype=self.inputs.dtype, device=self.inputs.device)
+            return unit_norm(noise, len(self.shape))
         count = batch * self.q
-        drawn = source[torch.randint(len(source), (count,))] if isinstance(source, Tensor) else source(count)
+        if isinstance(source, Tensor):
+            drawn = source[torch.randint(len(source), (count,), device=source.device)]
+        else:
+            drawn = source(count)
         try:
             return self.to_layout(drawn).to(self.inputs).reshape(*lead, *self.shape)
         except (RuntimeError, ValueError) as error:

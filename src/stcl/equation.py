@@ -4,7 +4,7 @@ from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -44,6 +44,10 @@ class Equation:
     axes       names of the axes of the grid, in array order; x1, x2, x3 and t if left out
     fields     how many fields u has, if its shape leaves that open. They are its first axis after the batch.
     saddle     True if a multiplier such as a pressure enforces a constraint; left out: detected
+    walls      "held": nodes without an equation keep the value that they have in the states, whatever the model says,
+               and their tangents are zero. "free": they enter as the model gives them; then A w + B v = 0 has more
+               solutions than one, and training may find a useless one. Where the residual does not use such values, or
+               holds them by a block of their own, this makes no difference.
 
     >>> import torch, stcl
     >>> def residual(u, a):  # −u'' = a on 33 nodes, u = 0 at both ends
@@ -66,11 +70,15 @@ class Equation:
         axes: tuple[str, ...] | None = None,
         fields: int | None = None,
         saddle: bool | None = None,
+        walls: Literal["held", "free"] = "held",
     ) -> None:
+        if walls not in ("held", "free"):
+            raise EquationError(f"walls must be 'held' or 'free', got {walls!r}")
         a, u = _tensor("a", a), _tensor("u", u)
         if len(a) != len(u) or len(a) == 0:
             raise EquationError(f"expected as many inputs as responses, got a {tuple(a.shape)} and u {tuple(u.shape)}")
         self.function, self.saddle = residual, saddle
+        self._held: tuple[Tensor, Tensor] | None = None  # which nodes, and their values
         self._input_shape, self._response_shape = a.shape[1:], u.shape[1:]
         shape = [n for n in u.shape[1:] if n > 1]
         count = _fields(shape, fields, u)
@@ -85,6 +93,8 @@ class Equation:
             self.unknowns = Unknowns(self.residual(*self._first()), self.layout)
         except ValueError as error:
             raise EquationError(f"{error}; leave out rows that only repeat boundary values, or give `fields`") from None
+        if walls == "held" and self.unknowns.all_on_grid:
+            self._held = self._held_values()
         blocks = self.unknowns.sizes
         if len(blocks) > 1:  # velocities count, a multiplier does not
             scored = blocks[0] * count // len(self.unknowns)
@@ -100,6 +110,9 @@ class Equation:
 
     def residual(self, u: Tensor, a: Tensor) -> Any:
         """F(u, a) for u [B, *response_shape] and a [B, *input_shape] of the layout: without axes of length one."""
+        if self._held is not None:
+            nodes, values = self._held
+            u = torch.where(nodes, values.to(u.dtype), u)
         found = self.function(u.reshape(len(u), *self._response_shape), a.reshape(len(a), *self._input_shape))
         if isinstance(found, Tensor):
             return _squeezed(found)
@@ -128,6 +141,25 @@ class Equation:
 
         return measure(self, conditions=False).tangent_class
 
+    def _held_values(self) -> tuple[Tensor, Tensor] | None:
+        """The nodes without an equation, and their values in all states; None if the residual does not use them."""
+        a, u = self.states
+        nodes = torch.ones(u[0].numel(), dtype=torch.bool, device=u.device).index_fill(0, self.unknowns.index, False)
+        nodes, values = nodes.reshape(u.shape[1:]), u.mean(0)
+        moved = self.residual(torch.where(nodes, u[:1] + u.abs().max(), u[:1]), a[:1])
+        if all(
+            torch.equal(x, y) for x, y in zip(as_blocks(moved), as_blocks(self.residual(u[:1], a[:1])), strict=True)
+        ):
+            return None
+        spread = float(((u - values) * nodes).abs().max() / u.abs().max())
+        if spread > 1e-3:
+            raise EquationError(
+                f"{int(nodes.sum())} nodes of u enter the residual without an equation, and differ between the states "
+                f"by {spread:.0%} of the largest |u|. Values that depend on the input, such as an initial frame, must "
+                f"come from it, as in torch.cat([a[:, None], u[:, 1:]], 1); others need an equation, or walls='free'"
+            )
+        return nodes, values
+
     def _first(self) -> tuple[Tensor, Tensor]:
         a, u = self.states
         return u[:1], a[:1]
@@ -136,7 +168,7 @@ class Equation:
         """float64, unless the residual holds constants that insist on the dtype of the data."""
         try:
             self.residual(u.double(), a.double())
-        except Exception:  # whatever it is, it is reported if it also happens with the data as they are
+        except RuntimeError:  # anything else it may mean happens again with the data as they are, and is reported
             return u.dtype
         return torch.float64
 
@@ -200,7 +232,7 @@ def _check_derivative(name: str, function: Callable[[Tensor], Any], x: Tensor, a
     difference = (ahead - behind) / (2 * step)
     size = float(difference.norm())
     rounding = 100 * torch.finfo(x.dtype).eps * float(ahead.norm()) / step
-    if size <= rounding and float(derivative.norm()) <= rounding:
+    if size <= rounding and not derivative.any():
         raise EquationError(
             f"residual(u, a) does not depend on {name}; the tangent equation A w + B v = 0 needs both. "
             + (

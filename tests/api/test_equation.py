@@ -15,7 +15,9 @@ def laplace(u, a):
 
 
 def states(*shape: int):
-    return equations.smooth(3, *shape), equations.smooth(3, *shape, seed=1)
+    """Inputs, and responses that vanish at the ends of every axis with more than one node."""
+    grid = [n for n in shape if n > 1]
+    return equations.smooth(3, *shape), equations.walled(3, *grid, axes=len(grid)).reshape(3, *shape)
 
 
 @pytest.mark.parametrize("shape", [(N, N), (1, N, N), (N, N, 1)])
@@ -49,7 +51,7 @@ def test_inputs_need_no_grid():
     def residual(u, a):
         return laplace(u, a[:, :1] + a[:, 1:] * torch.linspace(0, 1, N).to(u))
 
-    equation = stcl.Equation(residual, torch.randn(4, 2), torch.randn(4, N))
+    equation = stcl.Equation(residual, torch.randn(4, 2), equations.walled(4, N, axes=1).float())
     assert equation.layout.input_shape == (2,)
     found = stcl.diagnose(equation)
     assert found.findings.tangent_class == "spd"
@@ -132,7 +134,7 @@ def test_a_saddle_in_one_piece_is_asked_for_in_blocks():
 
     a, u = stokes.states
     with pytest.raises(stcl.EquationError, match=r"return the residual as a tuple \(momentum, divergence\)"):
-        stcl.diagnose(stcl.Equation(stacked, a, u))
+        stcl.diagnose(stcl.Equation(stacked, a, u, walls="free"))
 
 
 def test_blocks_may_come_as_a_dict_or_a_tuple():
@@ -157,3 +159,37 @@ def test_numpy_states_are_taken():
 def test_the_class_is_measured_for_forms_that_need_it():
     assert equations.poisson(9).tangent_class == "spd"
     assert equations.benchmark("helmholtz").tangent_class == "indefinite"
+
+
+def test_walls_are_held_at_their_value():
+    """At what all states have there, whatever the model says; tangents there do not count."""
+    a, u = states(N)
+    u = u + 3.0  # u = 3 at both ends
+    held, free = (stcl.Equation(laplace, a, u, walls=walls) for walls in ("held", "free"))
+    other = u.clone()
+    other[:, 0] += 1.0
+    torch.testing.assert_close(held.residual(other, a), laplace(u, a))
+    torch.testing.assert_close(free.residual(other, a), laplace(other, a))
+    w = torch.zeros_like(u)
+    w[:, -1] = 1.0
+    along = [torch.func.jvp(lambda x, e=e: e.residual(x, a), (u,), (w,))[1] for e in (held, free)]
+    assert along[0].abs().max() == 0
+    assert along[1].abs().max() == 64
+
+
+def test_values_that_come_from_the_input_cannot_be_held():
+    def residual(u, a):  # u_t = −a u from a start that differs between samples
+        return (u[:, 1:] - u[:, :-1]) * 8 + u[:, 1:] * a
+
+    u = torch.rand(3, 9) + 1
+    with pytest.raises(stcl.EquationError, match=r"1 nodes of u enter .*differ between the states.*torch.cat"):
+        stcl.Equation(residual, torch.rand(3, 8), u, time_axis=0)
+
+
+def test_values_with_a_block_of_their_own_stay_free():
+    stokes = equations.stokes(9)
+    a, u = stokes.states
+    w = torch.zeros_like(u)
+    w[:, 0, 0] = 1.0
+    _, along = torch.func.jvp(lambda x: stokes.residual(x, a), (u,), (w,))
+    assert along.boundary.abs().max() == 1

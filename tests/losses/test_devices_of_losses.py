@@ -20,6 +20,8 @@ FORMS = [
     ("diffusion", KRYLOV),
     ("diffusion", KRYLOV.model_copy(update={"state": "prediction"})),
     ("diffusion", settings.PreconditionedResidual(metric=settings.ShiftedLaplacian())),
+    ("diffusion", settings.PreconditionedResidual(metric=settings.FittedLaplacian())),
+    ("diffusion", settings.KrylovTarget(metric=settings.FittedLaplacian(), steps=3)),
     ("helmholtz", None),
     ("burgers", None),
     ("allen_cahn", None),

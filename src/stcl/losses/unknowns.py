@@ -26,6 +26,7 @@ class Unknowns:
         self._nodes = _find(self._shapes, layout)
         self.index = torch.cat([nodes for nodes in self._nodes if nodes is not None]).to(blocks[0].device)
         self.sizes = [len(nodes) for nodes in self._nodes if nodes is not None]  # unknowns of each block
+        self.all_on_grid = all(nodes is not None for nodes in self._nodes)  # no block pins other nodes
         self.response = self.index // torch.Size(layout.grid).numel()  # which one an unknown belongs to
 
     def __len__(self) -> int:
