@@ -7,7 +7,7 @@ PRESET := quick
 PROVENANCE := results/$(PRESET)/provenance.html
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test slow format docs clean
+.PHONY: help quick test slow slurm format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test: $(VENV)/test.installed ## run the tests
 
 slow: $(VENV)/test.installed ## run the long tests
 	$(BIN)/pytest -m slow
+
+slurm: ## install Slurm for the tests that start one (Debian, as root)
+	tests/slurm/install.sh
 
 format: $(VENV)/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .

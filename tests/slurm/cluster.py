@@ -45,7 +45,7 @@ EnforcePartLimits=ALL
 # The node may promise more than the machine has
 SlurmdParameters=config_overrides
 GresTypes=gpu
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=64000 Gres=gpu:3
+NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=64000 Gres=gpu:3
 PartitionName=cpu Nodes={host} Default=YES
 PartitionName=gpu Nodes={host}
 """
@@ -110,8 +110,7 @@ class Cluster:
         key.write_bytes(os.urandom(1024))
         (folder / "gres.conf").write_text(GPUS.format(host=host))
         ports = dict(zip(("controller_port", "node_port"), _free_ports(2), strict=True))
-        cpus = max(4, os.cpu_count())
-        configuration.write_text(CONFIGURATION.format(folder=folder, host=host, cpus=cpus, **ports))
+        configuration.write_text(CONFIGURATION.format(folder=folder, host=host, **ports))
         self.lock = configuration.open()  # held as long as this object lives
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         if _left_by_a_dead_test():
