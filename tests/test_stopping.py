@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,9 @@ def test_the_command_ends_by_the_signal(cell, tmp_path, number, text, again):
     options = {"spec": json.dumps(spec), "train": cell["train"], "val": cell["val"]}
     options |= {"out": tmp_path / "train.json", "work": tmp_path / "work"}
     command = [sys.executable, "-m", "stcl.train", *(str(x) for k, v in options.items() for x in (f"--{k}", v))]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also in the background
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(command, **pipes, preexec_fn=interruptible)
     deadline = time.monotonic() + 200
     while not list(tmp_path.glob("work/*/state.pt")):
         assert process.poll() is None, process.communicate()[0]

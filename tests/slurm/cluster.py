@@ -115,6 +115,7 @@ class Cluster:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         if _left_by_a_dead_test():
             SYSTEM_CONFIGURATION.unlink()
+        SYSTEM_CONFIGURATION.parent.mkdir(exist_ok=True)
         SYSTEM_CONFIGURATION.symlink_to(configuration)
 
         files = {"key-file": key, "socket": folder / "munge.socket", "pid-file": folder / "munged.pid"}

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,12 @@ def wait_until(condition, what: str, process: subprocess.Popen | None = None, se
 
 
 def start(workflow: Workflow, *arguments: str, config: dict) -> subprocess.Popen:
-    """Snakemake, its output in a file."""
+    """Snakemake, its output in a file. It listens to Ctrl-C also where the tests run in the background."""
     (workflow.folder / "config.yaml").write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "snakemake", "--configfile", "config.yaml", *arguments]
     with (workflow.folder / "snakemake.log").open("w") as log:
-        return subprocess.Popen(command, cwd=workflow.folder, stdout=log, stderr=log)
+        interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        return subprocess.Popen(command, cwd=workflow.folder, stdout=log, stderr=log, preexec_fn=interruptible)
 
 
 def end(process: subprocess.Popen) -> int:
