@@ -37,7 +37,7 @@ def cell(tmp_path_factory) -> dict:
     for split in ("train", "val"):
         spec = json.loads(plan.data_spec("diffusion", split))
         data.generate(spec, folder / f"{split}.json", folder / "work", "", workers=1)
-    (cell,) = plan.final_cells("diffusion")
+    (cell,) = plan.cells.values()
     return {"spec": json.loads(plan.train_spec(cell)), "train": folder / "train.json", "val": folder / "val.json"}
 
 
