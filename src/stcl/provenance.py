@@ -47,7 +47,9 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(path.read_text())
     imports = {name for name in _imports(module, path, tree) if name.split(".")[0] == PACKAGE and _source(name)}
     parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
-    return ast.dump(_without_docstrings(tree)), tuple(sorted(imports | parents))
+    compiled = path.with_suffix(".c")  # what a module has in C beside it
+    code = ast.dump(_without_docstrings(tree)) + (compiled.read_text() if compiled.is_file() else "")
+    return code, tuple(sorted(imports | parents))
 
 
 def _source(module: str) -> Path | None:

@@ -1,10 +1,12 @@
 """The truncated two-dimensional real DFT as matrix products.
 
 A spectral layer keeps rows kx = 0..m−1 and −m..−1 and columns ky = 0..m−1 of rfft2(f, norm="ortho"): for 65×65
-nodes and m = 8 that is 128 modes of 2145. Two thin real products give exactly those, without complex numbers, in
-any dtype and on any device, and forward mode, reverse mode and vmap pass through them.
+nodes and m = 8 that is 128 modes of 2145. Thin real products give exactly those, without complex numbers, in any
+dtype and on any device, and forward mode, reverse mode and vmap pass through them.
 
-Fields are channels last, [N, nx, ny, C]; modes are [N, 2, 2m·m, C] with real and imaginary parts on the second axis.
+Fields are [B, nx, r, ny, C]: r fields of C channels for each of B inputs, row by row. Along y, every row is transformed
+on its own, into a half spectrum [B, nx, r, 2m, C] with real, then imaginary parts. Along x, those become modes
+[m, 2m, 2, B·r, C], indexed by ky, kx and Re|Im: one matrix of fields by channels per mode.
 A field that is constant along x or y may be stored with one node there: it has only the zero mode of that axis.
 """
 
@@ -18,16 +20,16 @@ from torch import Tensor
 
 
 class TruncatedDFT(NamedTuple):
-    """Real matrices of one grid; the transposes of analysis and synthesis are their adjoints."""
+    """Real matrices of one grid."""
 
     analysis_y: Tensor  # [2m, ny]: rows Re ky = 0..m−1, then Im
-    analysis_x: Tensor  # [4m, 2nx]: rows (Re|Im, kx), columns (x, Re|Im)
-    synthesis_x: Tensor  # [2nx, 4m]
     synthesis_y: Tensor  # [ny, 2m]
+    waves_x: Tensor  # [2m+1, nx]: cosines 0..m, then sines 1..m
+    signs_x: Tensor  # [4m, 2(2m+1)]: from (wave, Re|Im) to (kx, Re|Im)
 
     def transposed(self) -> "TruncatedDFT":
-        """Matrices with which `analyse` is the adjoint of `synthesise_onto`, and the other way round."""
-        return TruncatedDFT(self.synthesis_y.mT, self.synthesis_x.mT, self.analysis_x.mT, self.analysis_y.mT)
+        """Matrices with which analysis is the adjoint of synthesis, and the other way round."""
+        return self._replace(analysis_y=self.synthesis_y.mT, synthesis_y=self.analysis_y.mT)
 
 
 @lru_cache(maxsize=64)
@@ -39,13 +41,21 @@ def truncated_dft(nx: int, ny: int, modes: int, dtype: torch.dtype, device: torc
     analysis_y = np.concatenate([cos, -sin])
     synthesis_y = np.concatenate([count * cos, -count * sin]).T
 
-    cos, sin = _waves(np.concatenate([ky, ky - modes]), nx)
-    # (Re + i Im)(cos − i sin), with (x, Re|Im) as one axis
-    analysis_x = np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)]).reshape(4 * modes, 2 * nx)
-    matrices = (analysis_y, analysis_x, analysis_x.T, synthesis_y)
-    # The cache outlives the caller's context: no inference tensors in it.
+    cos, sin = _waves(np.arange(modes + 1), nx)
+    waves_x = np.concatenate([cos, sin[1:]])
+    # (Re + i Im)(cos kx − i sin kx) for both signs of kx
+    signs_x = np.zeros((2 * modes, 2, 2 * modes + 1, 2))
+    for row, k in enumerate([*range(modes), *range(-modes, 0)]):
+        signs_x[row, 0, abs(k), 0] = signs_x[row, 1, abs(k), 1] = 1
+        if k != 0:
+            signs_x[row, 0, modes + abs(k), 1] = np.sign(k)
+            signs_x[row, 1, modes + abs(k), 0] = -np.sign(k)
+    matrices = (analysis_y, synthesis_y, waves_x, signs_x.reshape(4 * modes, -1))
+    # The cache outlives the caller's context: no inference tensors in it, and, unlike from_numpy's, no wrapped ones.
+    kind = getattr(np, str(dtype).removeprefix("torch."), np.float64)
     with torch.inference_mode(False):
-        return TruncatedDFT(*[torch.from_numpy(np.ascontiguousarray(a)).to(device, dtype) for a in matrices])
+        tensors = [torch.from_dlpack(np.ascontiguousarray(a, dtype=kind)) for a in matrices]
+        return TruncatedDFT(*[t if (t.dtype, t.device) == (dtype, device) else t.to(device, dtype) for t in tensors])
 
 
 def _waves(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -55,19 +65,39 @@ def _waves(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return kept * np.cos(angle) / math.sqrt(n), kept * np.sin(angle) / math.sqrt(n)
 
 
-def analyse(dft: TruncatedDFT, fields: Tensor) -> Tensor:
-    """Modes [N, 2, 2m·m, C] of fields [N, nx, ny, C]."""
-    n, nx, ny, c = fields.shape
-    along_y = torch.bmm(dft.analysis_y.expand(n * nx, -1, -1), fields.reshape(n * nx, ny, c))
-    modes = torch.bmm(dft.analysis_x.expand(n, -1, -1), along_y.reshape(n, 2 * nx, -1))
-    return modes.reshape(n, 2, -1, c)
+def analyse_y(dft: TruncatedDFT, fields: Tensor, out: Tensor | None = None) -> Tensor:
+    """Half spectra [..., 2m, C] of rows [..., ny, C], into `out` if it is given."""
+    rows = fields.reshape(-1, *fields.shape[-2:])
+    matrices = dft.analysis_y.expand(len(rows), -1, -1)
+    if out is None:
+        return torch.bmm(matrices, rows).view(*fields.shape[:-2], -1, fields.shape[-1])
+    torch.bmm(matrices, rows, out=out.view(len(rows), -1, fields.shape[-1]))
+    return out
 
 
-def synthesise_onto(dft: TruncatedDFT, rows: Tensor, modes: Tensor) -> Tensor:
-    """rows [N·nx, ny, C] plus the fields of modes [N, 2, 2m·m, C], added in place.
+def analyse_x(dft: TruncatedDFT, halves: Tensor) -> Tensor:
+    """Modes [m, 2m, 2, B·r, C] of half spectra [B, nx, r, 2m, C]."""
+    b, nx, r, twice_m, c = halves.shape
+    m = twice_m // 2
+    waves = torch.bmm(dft.waves_x.expand(b, -1, -1), halves.reshape(b, nx, -1)).view(b, -1, r, 2, m, c)
+    waves = waves.permute(4, 1, 3, 0, 2, 5).reshape(m, -1, b * r * c)
+    return torch.bmm(dft.signs_x.expand(m, -1, -1), waves).view(m, 2 * m, 2, b * r, c)
+
+
+def synthesise_x(dft: TruncatedDFT, modes: Tensor, r: int) -> Tensor:
+    """Half spectra [B, nx, r, 2m, C] of modes [m, 2m, 2, B·r, C]."""
+    m, c = modes.shape[0], modes.shape[-1]
+    waves = torch.bmm(dft.signs_x.mT.expand(m, -1, -1), modes.reshape(m, 4 * m, -1))
+    waves = waves.view(m, -1, 2, modes.shape[3] // r, r, c).permute(3, 1, 4, 2, 0, 5)
+    b, count = waves.shape[:2]
+    halves = torch.bmm(dft.waves_x.mT.expand(b, -1, -1), waves.reshape(b, count, -1))
+    return halves.view(b, -1, r, 2 * m, c)
+
+
+def synthesise_y_onto(dft: TruncatedDFT, rows: Tensor, halves: Tensor) -> Tensor:
+    """rows [N, ny, C] plus those of half spectra [..., 2m, C] of as many rows, added in place.
 
     In place on a view, autograd would copy the whole gradient: so rows are what is passed, and viewed afterwards.
     """
-    n, c = len(modes), modes.shape[-1]
-    along_x = torch.bmm(dft.synthesis_x.expand(n, -1, -1), modes.reshape(n, dft.synthesis_x.shape[1], -1))
-    return rows.baddbmm_(dft.synthesis_y.expand(len(rows), -1, -1), along_x.reshape(len(rows), -1, c))
+    halves = halves.view(len(rows), -1, rows.shape[-1])
+    return rows.baddbmm_(dft.synthesis_y.expand(len(rows), -1, -1), halves)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stcl.operators.dft import analyse, synthesise_onto, truncated_dft
-from stcl.operators.duals import Block, Head
+from stcl.operators.dft import analyse_x, analyse_y, synthesise_x, synthesise_y_onto, truncated_dft
+from stcl.operators.duals import Block, First, Head
 
 
 class SpectralWeights(nn.Module):
@@ -21,13 +21,13 @@ class SpectralWeights(nn.Module):
         )
 
     def matrices(self) -> Tensor:
-        """[2, 2m·m, in, out]: real and imaginary parts, one matrix per mode."""
-        return torch.cat([w.permute(4, 2, 3, 0, 1) for w in (self.positive, self.negative)], 1).flatten(1, 2)
+        """[2, 2m·m, in, out]: real and imaginary parts, one matrix per mode (ky, kx)."""
+        return torch.cat([w.permute(4, 3, 2, 0, 1) for w in (self.positive, self.negative)], 2).flatten(1, 2)
 
 
 def _modes_first(w: Tensor) -> Tensor:
     """The same tensor in the memory order in which `matrices` reads it, so that it is not transposed at every step."""
-    return w.permute(4, 2, 3, 0, 1).contiguous().permute(3, 4, 1, 2, 0)
+    return w.permute(4, 3, 2, 0, 1).contiguous().permute(3, 4, 2, 1, 0)
 
 
 class FNO(nn.Module):
@@ -66,11 +66,11 @@ class FNO(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """y [B, nx, ny, c_out] for x [B, nx, ny, c_in]. Any torch.func transform applies to it."""
         self._check_grid(x)
-        h, _ = self._first(x, None)
+        h, _ = self._first(x.unsqueeze(2), None)
         for spectral, pointwise in zip(self.spectral[1:], self.pointwise[1:], strict=True):
             z = F.gelu(h)
             h = self._convolve(z, spectral.matrices(), pointwise.weight, pointwise.bias)
-        return self.head_out(F.gelu(self.head_in(F.gelu(h))))
+        return self.head_out(F.gelu(self.head_in(F.gelu(h)))).squeeze(2)
 
     def value_and_tangents(self, x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
         """y [B, nx, ny, c_out] and dy [B, q, nx, ny, c_out] for directions dx, [q, nx, ny, c_in] or one set per sample.
@@ -79,18 +79,21 @@ class FNO(nn.Module):
         directions, and gradients with respect to the weights and to x and dx flow through both results.
         """
         self._check_grid(x)
-        h, dh = self._first(x, dx if dx.ndim > x.ndim else dx.unsqueeze(0))
-        dual = torch.cat([h.unsqueeze(1), dh.expand(len(x), -1, *h.shape[1:])], 1)
-        nodes, modes = x.shape[1] * x.shape[2], None
-        for spectral, pointwise in zip(self.spectral[1:], self.pointwise[1:], strict=True):
-            dual, modes = Block.apply(dual, modes, pointwise.weight, self.modes)
-            modes = mix(modes, spectral.matrices())
-            modes[:: dual.shape[1], 0, 0] += math.sqrt(nodes) * pointwise.bias  # a constant, of the values only
+        dx = dx if dx.ndim > x.ndim else dx.unsqueeze(0)
+        h, dh = self._first(x.unsqueeze(2), dx.transpose(1, 2))
+        r, nodes = 1 + dx.shape[1], x.shape[1] * x.shape[2]
+        dual, modes = First.apply(h, dh, self.pointwise[1].weight, self.modes)
+        for layer in range(1, len(self.pointwise)):
+            if layer > 1:
+                dual, modes = Block.apply(dual, modes, self.pointwise[layer].weight, self.modes)
+            modes = mix(modes, self.spectral[layer].matrices())
+            modes[0, 0, 0, ::r] += math.sqrt(nodes) * self.pointwise[layer].bias  # a constant, of the values only
         head_in, head_out = self.head_in, self.head_out
-        return Head.apply(dual, modes, head_in.weight, head_in.bias, head_out.weight, head_out.bias, self.modes)
+        y, dy = Head.apply(dual, modes, head_in.weight, head_in.bias, head_out.weight, head_out.bias, self.modes)
+        return y.squeeze(2), dy.transpose(1, 2)
 
     def _first(self, x: Tensor, dx: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """h₁ = K₁(L x + l) of x, and K₁ L dx: [..., nx, ny, c_in] → [..., nx, ny, width].
+        """h₁ = K₁(L x + l) of x, and K₁ L dx: [..., nx, r, ny, c_in] → [..., nx, r, ny, width].
 
         The lift is folded into the first layer's matrices, so that the transform acts on c_in channels and no lifted
         field exists. Biases ride on a constant channel. Neither depends on x: directions that all samples share, or
@@ -103,21 +106,20 @@ class FNO(nn.Module):
         h = self._convolve(F.pad(x, (0, 1), value=1.0), matrices, local, pointwise.bias)
         if dx is None:
             return h, None
-        dh = self._convolve(dx.flatten(0, 1), matrices[:, :, :-1], local[:, :-1], None)
-        return h, dh.unflatten(0, dx.shape[:2])
+        return h, self._convolve(dx, matrices[:, :, :-1], local[:, :-1], None)
 
     def _convolve(self, fields: Tensor, matrices: Tensor, local: Tensor, bias: Tensor | None) -> Tensor:
-        """Spectral plus pointwise map of fields [N, nx, ny, in] by [2, 2m·m, in, out], [out, in] and [out].
+        """Spectral plus pointwise map of fields [B, nx, r, ny, in] by [2, 2m·m, in, out], [out, in] and [out].
 
         The bias enters as what it is, the zero mode (1/√(nx ny) everywhere): one pass over the field less.
         """
-        n, nx, ny, _ = fields.shape
+        b, nx, r, ny, _ = fields.shape
         dft = truncated_dft(nx, ny, self.modes, fields.dtype, fields.device)
-        modes = mix(analyse(dft, fields), matrices)
+        modes = mix(analyse_x(dft, analyse_y(dft, fields)), matrices)
         if bias is not None:
-            modes[:, 0, 0] += math.sqrt(nx * ny) * bias
-        rows = fields.reshape(n * nx, ny, -1) @ local.mT
-        return synthesise_onto(dft, rows, modes).view(n, nx, ny, -1)
+            modes[0, 0, 0] += math.sqrt(nx * ny) * bias
+        rows = fields.reshape(b * nx * r, ny, -1) @ local.mT
+        return synthesise_y_onto(dft, rows, synthesise_x(dft, modes, r)).view(b, nx, r, ny, -1)
 
     def _check_grid(self, x: Tensor) -> None:
         nx, ny = x.shape[1:3]
@@ -129,9 +131,9 @@ class FNO(nn.Module):
 
 
 def mix(modes: Tensor, matrices: Tensor) -> Tensor:
-    """Complex matrix per mode: [N, 2, K, in] and [2, K, in, out] → [N, 2, K, out]."""
-    re, im = modes.permute(1, 2, 0, 3).unbind(0)
+    """Complex matrix per mode: [m, 2m, 2, N, in] and [2, 2m·m, in, out] → [m, 2m, 2, N, out]."""
+    re, im = modes.flatten(0, 1).unbind(1)
     real, imag = matrices.unbind(0)
     out_re = torch.bmm(re, real).baddbmm_(im, imag, alpha=-1)
     out_im = torch.bmm(re, imag).baddbmm_(im, real)
-    return torch.stack([out_re, out_im]).permute(2, 0, 1, 3)
+    return torch.stack([out_re, out_im], 1).unflatten(0, modes.shape[:2])
