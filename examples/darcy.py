@@ -39,7 +39,10 @@ def train(lam, epochs=60, samples=64):
     torch.manual_seed(0)
     a, test = inputs(samples, seed=1), inputs(32, seed=2)
     u = solve(a)
-    fno, mesh = FNO(3, 1, width=16, modes=6, layers=3, head=32), torch.stack([NODES.expand(N, N).T, NODES.expand(N, N)], -1)
+    fno, mesh = (
+        FNO(3, 1, width=16, modes=6, layers=3, head=32),
+        torch.stack([NODES.expand(N, N).T, NODES.expand(N, N)], -1),
+    )
     model = lambda a: fno(torch.cat([a[..., None], mesh.expand(len(a), N, N, 2)], -1))[..., 0]  # noqa: E731
     tangents = stcl.TangentConsistency(residual, lam=lam) if lam else None
     optimiser = torch.optim.Adam(fno.parameters(), 2e-3)

@@ -37,7 +37,8 @@ rule table:
     conda:
         ENVIRONMENT
     params:
-        command=lambda w, output: table_command(w.table, Path(output.csv).parent),
+        # not a function of `output`: snakemake does not compare those when it looks for what has changed
+        command=lambda w: table_command(w.table, f"{OUT}/tables"),
         code=lambda w: code_id(f"stcl.tables.{TABLES[w.table].module}"),
     shell:
         "{params.command} > {log} 2>&1"

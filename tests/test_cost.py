@@ -102,7 +102,7 @@ def test_krylov_steps_take_time_in_a_straight_line():
 
 
 def test_measured_epochs_replace_published_times():
-    cells = {f"diffusion/N40/{m}/lam{lam}/seed0": s for m, lam, s in (("fno", 0, 10.0), ("stcl", 1, 30.0))}
+    cells = {f"diffusion/N40/{m}/lam{lam}/seed0": s for m, lam, s in (("fno", 0, 10.0), ("stcl", 7, 30.0))}
     record = {"cells": {path: {"epoch_seconds": s, "epochs": 5} for path, s in cells.items()}, "device": "a card"}
     found = estimate(timings=[record])
     assert seconds(found, "stcl") == pytest.approx(5 * 30.0)

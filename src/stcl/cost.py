@@ -199,13 +199,15 @@ def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
 
 def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]:
     """From records of the stage `timing`; those of cells that the study no longer has do not count."""
+    known = {_timed(path): cell for path, cell in plan.cells.items()}
     rates = {}
     for timing in timings:
-        if not set(timing["cells"]) <= set(plan.cells):
+        cells = {_timed(path): measured for path, measured in timing["cells"].items()}
+        if not set(cells) <= set(known):
             continue
         seconds, q = {}, {}
-        for path, measured in timing["cells"].items():
-            cell = plan.cells[path]
+        for name, measured in cells.items():
+            cell = known[name]
             block = plan.blocks[cell.block]
             seconds[cell.method] = measured["epoch_seconds"] / ceil(cell.n_train / block.settings.training.batch)
             q[cell.method] = getattr(getattr(block.settings.methods, cell.method), "q", 0)
@@ -213,6 +215,11 @@ def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]
         steps, batch = getattr(form, "steps", None), block.settings.training.batch
         rates[block.problem] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}")
     return rates
+
+
+def _timed(path: str) -> str:
+    """A cell's path without λ and seed, on which its time does not depend."""
+    return path.rsplit("/", 2)[0]
 
 
 def layout(block: Block) -> Layout:

@@ -6,7 +6,7 @@ node depends on and nothing else, so that a change reruns exactly what it touche
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -274,12 +274,14 @@ class Plan:
         return self.shown_cells(group)
 
     def timing_spec(self, group: str) -> str:
-        """The cells by path, without what is not part of a plain training; the value of λ does not matter to time."""
+        """The cells by path, without what is not part of a plain training. The value of λ does not matter to time, so
+        every cell is timed, and named, with the same."""
         specs = {}
         for cell in self.timing_cells(group):
-            spec = json.loads(self.train_spec(cell))
+            timed = replace(cell, lam=1.0 if cell.lam is not None else None)
+            spec = json.loads(self.train_spec(timed))
             spec["training"]["gradient_variance"] = False
-            specs[cell.path] = spec | {"lam": 1.0 if cell.lam is not None else None}
+            specs[timed.path] = spec
         return canonical({"cells": specs, "epochs": self.config.timing.epochs})
 
     def conditioning_spec(self, problem: str) -> str:

@@ -49,9 +49,10 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     if studies.sketch_count:
         blocks = plan.sketch_blocks
         cells = tuple(plan.final_cells(blocks))
-        for name in ("sketch_resolution", "gradient_variance"):
-            spec = {"table": name, "variants": _variants(blocks), "first_epoch": studies.sketch_count.first_epoch}
-            tables[name] = TablePlan("sketch", spec, cells)
+        spec = {"variants": _variants(blocks)}
+        tables["sketch_resolution"] = TablePlan("sketch", spec | {"table": "sketch_resolution"}, cells)
+        spec |= {"table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
+        tables["gradient_variance"] = TablePlan("sketch", spec, cells)
         spec = {"variants": _variants(blocks), "grid": studies.sketch_count.runtime_grid}
         tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
     if studies.conditioning:
