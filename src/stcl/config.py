@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, field_validator
 from stcl import problems
 from stcl.losses import rule
 from stcl.losses.settings import OfflineDi, Stcl
+from stcl.names import paper_order
 from stcl.protocol import Network, Positive, PositiveFloat, Settings, Training
 
 METHODS = ("fno", "offline_di", "stcl")
@@ -215,7 +216,9 @@ def parse(config: dict[str, Any]) -> Config:
         parsed = Config.model_validate(config)
     except ValidationError as error:
         raise ConfigError(_message(_explain(e, config) for e in error.errors())) from None
-    parsed = parsed.model_copy(update={"problems": {n: _with_form(n, s) for n, s in parsed.problems.items()}})
+    # In an order of their own, so that the order in the file makes nothing stale.
+    ordered = {name: _with_form(name, parsed.problems[name]) for name in sorted(parsed.problems, key=paper_order)}
+    parsed = parsed.model_copy(update={"problems": ordered})
     findings = [f for name, s in parsed.problems.items() for f in _check_problem(name, s, parsed.selection)]
     findings += _check_studies(parsed)
     for name in parsed.figures.relative:

@@ -10,6 +10,12 @@ _PROBLEMS = {
 }
 
 
+def paper_order(problem: str) -> tuple[int, str]:
+    """Sorts the paper's problems as its tables do, and others after them by name."""
+    known = list(_PROBLEMS)
+    return (known.index(problem) if problem in known else len(known), problem)
+
+
 def problem_name(problem: str) -> str:
     """The name of a problem; one that is not the paper's is called by its file."""
     return _PROBLEMS.get(problem, problem.replace("_", " ").capitalize())

@@ -56,8 +56,9 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         spec = {"variants": _variants(blocks), "grid": studies.sketch_count.runtime_grid}
         tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
     if studies.conditioning:
-        records = tuple(f"conditioning/{name}.json" for name in studies.conditioning.options)
-        forms = {name: _form(plan.config.problems[name].methods.stcl.form) for name in studies.conditioning.options}
+        names = [name for name in plan.config.problems if name in studies.conditioning.options]
+        records = tuple(f"conditioning/{name}.json" for name in names)
+        forms = {name: _form(plan.config.problems[name].methods.stcl.form) for name in names}
         tables["conditioning"] = TablePlan("conditioning", {"forms": forms}, records=records)
     return tables
 
