@@ -7,27 +7,24 @@ from torch.nn.functional import mse_loss, pad
 
 import stcl
 
-N = 33
-NODES = torch.linspace(0, 1, N)
+N, NODES = 33, torch.linspace(0, 1, 33)
 WAVES = torch.sin(torch.pi * NODES[:, None] * torch.arange(1, 9))
 
 
 def residual(u, a):
-    inner = u[:, 1:-1]
-    return -0.05 * (u[:, 2:] - 2 * inner + u[:, :-2]) * (N - 1) ** 2 + inner**3 + inner - a[:, 1:-1]
+    diffusion = -0.05 * (u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * (N - 1) ** 2
+    return diffusion + u[:, 1:-1] ** 3 + u[:, 1:-1] - a[:, 1:-1]
 
 
 def inputs(count, seed):
-    k = torch.arange(1, 9)
-    noise = torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
+    k, noise = torch.arange(1, 9), torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
     return 5 * (noise / k) @ torch.sin(torch.pi * k[:, None] * NODES + k[:, None])
 
 
 def solve(a):
     """Newton's method."""
     at_interior = lambda x, a: residual(pad(x, (1, 1))[None], a[None])[0]  # noqa: E731
-    a = a.double()
-    x = a.new_zeros(len(a), N - 2)
+    a, x = a.double(), torch.zeros(len(a), N - 2, dtype=torch.float64)
     for _ in range(12):
         x = x - torch.linalg.solve(vmap(jacfwd(at_interior))(x, a), vmap(at_interior)(x, a))
     return pad(x, (1, 1)).float()
