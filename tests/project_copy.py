@@ -44,7 +44,7 @@ class Workflow:
     def run(self, *arguments: str, config: dict[str, Any] | None = None) -> tuple[int, str]:
         """Exit code and everything snakemake printed."""
         process = self.start(*arguments, config=config)
-        output, _ = process.communicate(timeout=500)
+        output, _ = process.communicate(timeout=1500)
         return process.returncode, output
 
     def planned(self, *targets: str, config: dict[str, Any] | None = None) -> dict[str, int]:
