@@ -58,7 +58,8 @@ rule samples:
 
 rule spread:
     input:
-        run_files(SHOWN_CELLS, "train.json", "errors.json", "errors.npz"),
+        run_files(SHOWN_CELLS, "train.json", "errors.json"),
+        errors=run_files(SHOWN_CELLS, "errors.npz"),
     output:
         png=report(
             "results/{preset}/figures/spread.png",
@@ -73,11 +74,10 @@ rule spread:
     conda:
         ENVIRONMENT
     params:
-        runs=run_files(SHOWN_CELLS, ""),
         spec=canonical({"dpi": PLAN.config.figures.dpi}),
         code=code_id("stcl.figures.spread"),
     shell:
-        "python -m stcl.figures.spread --spec {params.spec:q} --out {output.png} {params.runs} > {log} 2>&1"
+        "python -m stcl.figures.spread --spec {params.spec:q} --out {output.png} {input.errors} > {log} 2>&1"
 
 
 rule ledger:

@@ -37,8 +37,10 @@ rule table:
     conda:
         ENVIRONMENT
     params:
-        # not a function of `output`: snakemake does not compare those when it looks for what has changed
-        command=lambda w: table_command(w.table, f"{OUT}/tables"),
+        # What snakemake compares to see a change; a function of `output` it does not compare, so that the order of a
+        # study's problems, which the command follows, is no change.
+        spec=lambda w: canonical(TABLES[w.table].spec),
+        command=lambda w, output: table_command(w.table, Path(output.csv).parent),
         code=lambda w: code_id(f"stcl.tables.{TABLES[w.table].module}"),
     shell:
         "{params.command} > {log} 2>&1"

@@ -123,7 +123,7 @@ def test_boxes_hold_the_errors_of_all_seeds_in_percent(run):
     rng = np.random.default_rng(0)
     errors = rng.lognormal(-3, 1, (2, 50))
     runs = [run("burgers", "stcl", s, field=errors[s], jacobian=errors[s].reshape(10, 5) * 2) for s in (0, 1)]
-    axes = spread.draw({}, runs).axes
+    axes = spread.draw({}, [folder / "errors.npz" for folder in runs]).axes
     for ax, factor in zip(axes, (100, 200), strict=True):
         levels = {tuple(line.get_ydata()) for line in ax.lines}
         median = factor * np.median(errors)
@@ -146,7 +146,7 @@ def test_sketches_show_errors_variance_share_and_relative_time(tmp_path):
         for q, both in parts.items()
         for name, value in zip(("weighted", "total"), both, strict=True)
     ]
-    runtime = [{"q": q, "minutes": 2 * r, "ratio": r} for q, r in ((0, 1.0), (1, 1.8), (2, 2.6))]
+    runtime = [{"q": q, "minutes": 2 * r, "ratio": r} for q, r in ((0, 1.0), (2, 2.6), (1, 1.8))]
     rows = {"sketch_resolution": errors, "gradient_variance": variance, "sketch_runtime": runtime}
     inputs = [table(tmp_path / f"{name}.csv", content) for name, content in rows.items()]
     field, _, share, time = sketch_tradeoff.draw({"grid": 9}, inputs).axes

@@ -142,6 +142,22 @@ def test_sketch_tables_average_the_late_epochs(run, tmp_path):
     assert runtime.body == [["0", "1", "1.00"], ["2", "2.5", "2.50"]]
 
 
+def test_sketch_counts_and_grids_are_in_the_order_of_numbers(run, tmp_path):
+    names = [(f"diffusion-n{grid}-q{q}", grid, q) for grid in (9, 16) for q in (0, 2, 16)]
+    folders = [
+        run(f"{name}/N8/{'stcl' if q else 'fno'}/lam1/seed0", 0.01 * grid, 0.1 * (q + 1)) for name, grid, q in names
+    ]
+    variants = {name: {"grid": grid, "q": q} for name, grid, q in sorted(names)}
+    table = sketch.build({"table": "sketch_resolution", "variants": variants}, folders, None)
+    assert table.header == ["q", "9², field", "9², Jacobian", "16², field", "16², Jacobian"]
+    assert [line[0] for line in table.body] == ["0", "2", "16"]
+    assert [line[2] for line in table.body] == ["10.00", "30.00", "170.00"]
+    assert table.body[0][1::2] == ["9.00", "16.00"]
+    cells = {f"{name}/N8/stcl/lam1/seed0": {"epoch_seconds": 1.0, "epochs": 60} for name in sorted(variants)}
+    runtime = sketch_runtime.build({"variants": variants, "grid": 9}, [timing(tmp_path / "t.json", cells)], None)
+    assert [line[0] for line in runtime.body] == ["0", "2", "16"]
+
+
 def test_labels_are_charged_to_offline_di(tmp_path):
     methods = {"fno": 1.0, "stcl": 5.0, "offline_di": 3.0}
     cells = {f"diffusion/N8/{m}/lam1/seed0": {"epoch_seconds": s, "epochs": 10} for m, s in methods.items()}
@@ -149,7 +165,7 @@ def test_labels_are_charged_to_offline_di(tmp_path):
     spec = {"problem": "diffusion", "samples": 16}
     ledger.write_text(json.dumps({"spec": spec, "seconds": 80.0, "bytes": 4e9, "factorisations": 16, "solves": 1024}))
     inputs = [timing(tmp_path / "t.json", cells), ledger]
-    table = wallclock.build({"sizes": [("diffusion", 8)]}, inputs, None)
+    table = wallclock.build({}, inputs, None)
     # half of the bank: 40 s, saved at 50 - 30 = 20 s a training
     assert table.body == [["Nonlinear diffusion", "8", "10", "50", "30", "40", "2", "8", "512", "2"]]
     assert wallclock.break_even(3.0, 5.0, 40.0) == float("inf")

@@ -83,6 +83,7 @@ def _variance_share(ax: Axes, rows: Rows) -> None:
 
 def _run_time(ax: Axes, rows: Rows, grid: int) -> None:
     """On linear axes, so that a cost proportional to q is a straight line."""
+    rows = sorted(rows, key=lambda row: int(row["q"]))
     counts = [int(row["q"]) for row in rows]
     relative = all(row["ratio"] for row in rows)
     values = [float(row["ratio" if relative else "minutes"]) for row in rows]

@@ -17,8 +17,8 @@ Samples = dict[tuple[str, str], list[np.ndarray]]  # errors in percent, an array
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """`inputs`: folders of runs, one N per problem; the seeds of a method are drawn together."""
-    runs = [run for run in read_runs(inputs) if run.status == "done"]
+    """`inputs`: errors of runs, one N per problem; the seeds of a method are drawn together."""
+    runs = read_runs([path.parent for path in inputs])
     sizes = {run.block: run.n_train for run in runs}
     methods = [m for m in METHODS if any(run.method == m for run in runs)]
     figure, axes = plt.subplots(2, 1, figsize=(2.2 + 1.5 * len(sizes), 6), sharex=True)

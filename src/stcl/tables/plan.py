@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stcl.plan import Block, Cell, Plan, shown_size
+from stcl.plan import Block, Cell, Plan
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     tables["per_cell_settings"] = TablePlan("per_cell_settings", {"problems": _settings(plan)}, main)
     tables["wallclock"] = TablePlan(
         "wallclock",
-        {"sizes": [(name, shown_size(settings)) for name, settings in plan.config.problems.items()]},
+        {},
         records=(
             *(f"timing/{name}.json" for name in plan.config.problems),
             *(f"labels/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),

@@ -45,7 +45,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         return entries[grid, q, quantity].text(theirs)
 
     rows = [{"grid": g, "q": q, "quantity": name} | entry.columns() for (g, q, name), entry in entries.items()]
-    grids, counts = (list(dict.fromkeys(variant[key] for variant in variants.values())) for key in ("grid", "q"))
+    grids, counts = (sorted({variant[key] for variant in variants.values()}) for key in ("grid", "q"))
     names = QUANTITIES[table]
     header = ["q", *(f"{grid}², {name}" for grid in grids for name in names.values())]
     body = [[str(q), *(text(grid, q, name) for grid in grids for name in names)] for q in counts]

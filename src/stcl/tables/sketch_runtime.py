@@ -20,7 +20,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     minutes = {spec["variants"][block]["q"]: s / 60 for (block, _), s in training_seconds([timing]).items()}
     base = minutes.get(0)
     rows, body = [], []
-    for q, value in minutes.items():
+    for q, value in sorted(minutes.items()):
         ratio = value / base if base else None
         rows.append({"q": q, "minutes": value, "ratio": "" if ratio is None else ratio})
         theirs = published["sketch_runtime"].get(q) if published else None

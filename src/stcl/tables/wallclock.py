@@ -8,7 +8,7 @@ from typing import Any
 from stcl.names import METHODS, problem_name
 from stcl.tables import command
 from stcl.tables.render import Table
-from stcl.tables.timing import training_seconds
+from stcl.tables.timing import timed_sizes, training_seconds
 
 CAPTION = (
     "Seconds of one training (measured seconds of an epoch, methods in turn and alone on the machine, times the epochs)"
@@ -19,13 +19,13 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: records of timing, and ledgers of train banks; `spec["sizes"]`: pairs (problem, N)."""
+    """`inputs`: records of timing, one for each problem in the order of the rows, and ledgers of train banks."""
     records = [json.loads(path.read_text()) for path in inputs]
     timings = [record for record in records if "cells" in record]
     banks = {record["spec"]["problem"]: record for record in records if "cells" not in record}
     seconds = training_seconds(timings)
     rows, body = [], []
-    for problem, n in spec["sizes"]:
+    for problem, n in timed_sizes(timings).items():
         times = {method: seconds.get((problem, method)) for method in METHODS}
         labels = bank_cost(banks[problem], n) if problem in banks else {}
         row = {"problem": problem, "n_train": n} | {f"{m}_seconds": _blank(times[m]) for m in METHODS}
