@@ -13,7 +13,6 @@ from stcl import checkpoint, data, labels, provenance, stores, train
 from stcl.config import parse
 from stcl.metrics import field_errors, jacobian_errors
 from stcl.plan import Plan
-from stcl.protocol import Training
 
 CPU = torch.device("cpu")
 TINY = {
@@ -78,8 +77,7 @@ def inputs(stored: Path, spec: dict) -> dict:
 
 
 def trainer(stored: Path, spec: dict) -> train.Trainer:
-    settings = Training.model_validate(spec["training"])
-    return train._trainer(spec, settings, **inputs(stored, spec), device=CPU)
+    return train.build_trainer(spec, **inputs(stored, spec), device=CPU)
 
 
 def run(trainer: train.Trainer, epochs: int) -> train.Trainer:
