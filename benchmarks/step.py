@@ -3,8 +3,11 @@
     python benchmarks/step.py --problem diffusion
 
 One run takes all kinds of step in turns at the paper's size and prints one JSON object. A step is loss, backward,
-clipping and Adam. Times are medians over rounds; ratios are medians of the ratios within a round, so that a load that
-comes and goes hits both sides. Peak memory is what one step adds to a fresh process.
+clipping and Adam, with the network, the loss form and the weights of config/paper.yaml; inputs and directions are the
+problem's own, responses are noise. Both sides run the same code but for the network: the textbook has full transforms,
+channels first, and a loop of torch.func.jvp for the tangents. Times are medians over rounds; ratios are medians of the
+ratios within a round, so that a load that comes and goes hits both sides. Peak memory is what one step adds to a fresh
+process.
 """
 
 import argparse
@@ -26,33 +29,24 @@ from stcl.allocator import keep_heap
 keep_heap()
 
 import torch  # noqa: E402
+import yaml  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from stcl import problems  # noqa: E402
-from stcl.operators.fno import FNO  # noqa: E402
+from stcl import config, problems  # noqa: E402
+from stcl.losses.data import DataLoss, Objective  # noqa: E402
+from stcl.losses.derivative_informed import DerivativeInformed  # noqa: E402
+from stcl.losses.stored_tangents import StoredTangents  # noqa: E402
+from stcl.losses.weighting import RatioWeight  # noqa: E402
+from stcl.methods import Setup, fno, stcl  # noqa: E402
+from stcl.network import build_surrogate  # noqa: E402
 from stcl.operators.surrogate import Surrogate  # noqa: E402
+from stcl.problems.base import Problem  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "operators"))
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "operators"))
 from textbook import TextbookFNO, loop_of_jvps  # noqa: E402
 
-
-@dataclass(frozen=True)
-class Size:
-    """What the paper's runs have beyond the problem's layout: width 32, four layers, a head of 128 for all."""
-
-    modes: int
-    shared_directions: bool  # of sTCL; offline DI shares them always
-    init: str = "normal"
-
-
-SIZES = {
-    "diffusion": Size(8, True),
-    "helmholtz": Size(8, True),
-    "burgers": Size(12, False),
-    "allen_cahn": Size(12, False, "uniform"),
-    "navier_stokes": Size(12, False),
-}
-DERIVATIVE_LOSS = "stand-in: mean squared difference of the tangents to a random target"
+PAPER = config.parse(yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())).problems
 
 
 @dataclass(frozen=True)
@@ -64,38 +58,57 @@ class Case:
     options: tuple[tuple[str, int], ...] = ()  # of the problem, to change its grid
 
 
+class TextbookSurrogate(Surrogate):
+    """As the paper's code does: the value for the data, and again with each direction."""
+
+    def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self(a), loop_of_jvps(self, a, v)[1]
+
+
 def step_of(kind: str, case: Case) -> Callable[[], None]:
     """A function that takes one training step of the given kind."""
-    layout, size = problems.load(case.problem, **dict(case.options)).layout, SIZES[case.problem]
+    settings = PAPER[case.problem]
+    problem = problems.load(case.problem, **(settings.options | dict(case.options)))
     torch.manual_seed(0)
-    shape = (len(layout.channels), len(layout.responses), case.width, size.modes)
-    if kind.startswith("neuraloperator"):
-        network = neuraloperator(*shape)
-    else:
-        network = (TextbookFNO if kind.startswith("textbook") else FNO)(*shape, init=size.init)
-    surrogate = Surrogate(network, layout)
-    optimiser = torch.optim.Adam(surrogate.parameters(), lr=1e-3)
-    a, u = torch.randn(case.batch, *layout.input_shape), torch.randn(case.batch, *layout.response_shape)
-    shared = size.shared_directions or kind.endswith("offline_di")
-    v = torch.randn(*(() if shared else (case.batch,)), case.q, *layout.input_shape)
-    target = torch.randn(case.batch, case.q, *layout.response_shape)
-
-    def loss() -> Tensor:
-        if kind.endswith("data_only"):
-            return (surrogate(a) - u).square().mean()
-        if kind.startswith("textbook"):  # as the paper's code does: the value for the data, and again per direction
-            predicted, (_, tangents) = surrogate(a), loop_of_jvps(surrogate, a, v)
-        else:
-            predicted, tangents = surrogate.value_and_tangents(a, v)
-        return (predicted - u).square().mean() + 0.1 * (tangents - target).square().mean()
+    surrogate = surrogate_of(kind, case, problem)
+    parameters = list(surrogate.parameters())
+    fused = not any(p.is_complex() for p in parameters)
+    optimiser = torch.optim.Adam(parameters, lr=settings.training.learning_rate, fused=fused)
+    a = torch.from_numpy(problem.network_input(problem.inputs(case.batch, "train"))).float()
+    u, rows = torch.randn(case.batch, *problem.layout.response_shape), torch.arange(case.batch)
+    objective = objective_of(kind, case, problem)
 
     def step() -> None:
         optimiser.zero_grad()
-        loss().backward()
-        nn.utils.clip_grad_norm_(surrogate.parameters(), 1.0)
+        objective(surrogate, a, u, rows).total.backward()
+        nn.utils.clip_grad_norm_(parameters, settings.training.clip)
         optimiser.step()
 
     return step
+
+
+def surrogate_of(kind: str, case: Case, problem: Problem) -> Surrogate:
+    network, layout = PAPER[case.problem].network.model_copy(update={"width": case.width}), problem.layout
+    if kind.startswith("textbook"):
+        shape = network.model_dump(exclude={"standardise"})
+        return TextbookSurrogate(TextbookFNO(len(layout.channels), len(layout.responses), **shape), layout)
+    if kind.startswith("neuraloperator"):
+        shape = len(layout.channels), len(layout.responses), network.width, network.modes
+        return Surrogate(neuraloperator(*shape), layout)
+    return build_surrogate(layout, network)
+
+
+def objective_of(kind: str, case: Case, problem: Problem) -> Objective:
+    settings, device = PAPER[case.problem], torch.device("cpu")
+    data_loss = DataLoss(problem.layout, settings.training.auxiliary_weight)
+    if kind.endswith("offline_di"):
+        v = torch.from_numpy(problem.network_input(problem.directions(case.q, "train"))).float()
+        labels = torch.randn(case.batch, case.q, *problem.layout.tangent_shape)
+        term = StoredTangents(v, labels, case.q, device)
+        return DerivativeInformed(data_loss, term, RatioWeight(1.0, settings.methods.offline_di.weighting, device))
+    method = settings.methods.stcl.model_dump(exclude={"lam", "lambda_grid"}) | {"q": case.q}
+    setup = Setup(problem, data_loss, method, 1.0, settings.basis, case.batch, 0, device, None)
+    return (fno if kind.endswith("data_only") else stcl).build(setup)
 
 
 def neuraloperator(c_in: int, c_out: int, width: int, modes: int) -> nn.Module:
@@ -164,7 +177,7 @@ def in_fresh_process(function: Callable[[], float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", choices=SIZES, required=True)
+    parser.add_argument("--problem", choices=PAPER, required=True)
     parser.add_argument("--q", type=int, default=4, help="directions per sample")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
@@ -191,7 +204,7 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "dtype": "float32",
-        "derivative_loss": DERIVATIVE_LOSS,
+        "derivative_loss": PAPER[args.problem].methods.stcl.form.name,
         "steps": {
             kind: {
                 "median_seconds": round(statistics.median(times), 4),
