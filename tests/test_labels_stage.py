@@ -97,7 +97,7 @@ def test_only_the_train_bank_may_be_unchecked():
         "samples": {"train": 8},
         "train_sizes": [8],
         "bank": {"check": False},
-        "methods": {"fno": {}},
+        "methods": {"offline_di": {"lambda": 1.0}},
     }
     plan = Plan(parse({"preset": "p", "reduced": True, "seeds": [0], "problems": {"burgers": problem}}))
     assert json.loads(plan.bank_spec("burgers", "train"))["check"] is False

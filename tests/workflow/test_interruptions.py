@@ -25,7 +25,7 @@ def one_cell(config: dict, **training) -> dict:
         "methods": {"stcl": stcl},
         "training": problem["training"] | training,
     }
-    return config | {"problems": {"diffusion": problem}}
+    return config | {"problems": {"diffusion": problem}, "studies": {}, "selection": "fixed"}
 
 
 def history(run: Path) -> list[dict]:

@@ -186,7 +186,7 @@ def test_rebuilding_a_producer_alone_makes_its_consumers_stale(empty):
     """The consumers' own specs do not change here: only the manifest tells them."""
     settings = {"fno": {}}
     problem = empty.config["problems"]["diffusion"] | {"methods": settings}
-    config = empty.config | {"problems": {"diffusion": problem}}
+    config = empty.config | {"problems": {"diffusion": problem}, "studies": {}}
     code, output = empty.run(config=config)
     assert code == 0, output
     larger = changed(config, "problems.diffusion.samples.train", 17)
