@@ -32,7 +32,8 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     main = tuple(plan.final_cells(plan.problem_blocks))
     studies = plan.config.studies
     tables = {name: TablePlan("errors", {"table": name}, main) for name in ("field_error", "jacobian_error")}
-    tables["per_cell_settings"] = TablePlan("per_cell_settings", {"problems": _settings(plan)}, main)
+    if any(cell.method != "fno" for cell in main):
+        tables["per_cell_settings"] = TablePlan("per_cell_settings", {"problems": _settings(plan)}, main)
     tables["wallclock"] = TablePlan(
         "wallclock",
         {},
