@@ -32,7 +32,7 @@ def solve(a):
     return nn.functional.pad((resistance * flux / (N - 1)).cumsum(1), (1, 0))
 
 
-def train(epochs=60):
+def train(epochs=30):
     torch.manual_seed(0)
     a = inputs(64, seed=1)
     loader = DataLoader(TensorDataset(a, solve(a)), batch_size=16, shuffle=True)

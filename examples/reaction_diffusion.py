@@ -42,7 +42,7 @@ class DeepONet(Module):
         return self.branch(a) @ self.trunk(WAVES).T
 
 
-def train(lam, steps=400):
+def train(lam, steps=200):
     """Relative errors of the field and of the Jacobian on unseen inputs."""
     torch.manual_seed(0)
     a, test, model = inputs(64, seed=1), inputs(64, seed=2), DeepONet()

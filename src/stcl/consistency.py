@@ -10,7 +10,7 @@ from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.data import Losses
 from stcl.losses.directions import combinations
-from stcl.losses.rule import choose
+from stcl.losses.rule import Findings, choose
 from stcl.losses.settings import (
     Form,
     KrylovTarget,
@@ -50,8 +50,8 @@ class TangentConsistency:
     >>> tangents = stcl.TangentConsistency(residual, lam=0.5)
     >>> data = torch.nn.functional.mse_loss(model(a), u)
     >>> loss = data + tangents(model, a, u)
-    >>> tangents.form.name
-    'preconditioned_residual'
+    >>> tangents.form.name, tangents.form.solver
+    ('krylov_target', 'cg')
     >>> round((loss / data).item(), 4)  # at the first update the derivative term counts exactly λ
     1.5
     """
@@ -129,7 +129,7 @@ class TangentConsistency:
     def _use(self, equation: Equation | Problem) -> None:
         self.equation = equation
         if self.form == "auto":
-            self.form, self.reasons = choose(measure(equation, conditions=False))
+            self.form, self.reasons = choose(_findings(equation))
         elif isinstance(self.form, str):
             self.form = named_form(self.form, equation)
         self.directions.shape = equation.layout.input_shape
@@ -145,15 +145,19 @@ def named_form(name: str, equation: Equation | Problem) -> Form:
             return Residual()
         case "normalized_residual":
             return NormalizedResidual()
-    found = measure(equation, conditions=False)
+    found = _findings(equation)
     if found.metric is None:
         raise ValueError(
             f"{name} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "
             f"normalized_residual, or give the form with its metric"
         )
     if name == "krylov_target":
-        return KrylovTarget(metric=found.metric)
+        return KrylovTarget(metric=found.metric, solver=found.solver)
     return PreconditionedResidual(metric=found.metric)
+
+
+def _findings(equation: Equation | Problem) -> Findings:
+    return equation.findings if isinstance(equation, Equation) else measure(equation, conditions=False)
 
 
 class Directions:

@@ -4,7 +4,7 @@ from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from torch import Tensor
 from stcl.layout import Layout
 from stcl.losses.unknowns import Unknowns, as_blocks
 from stcl.problems.base import TangentClass
+
+if TYPE_CHECKING:
+    from stcl.losses.rule import Findings
 
 FEW = 4  # leading axes of up to this size are fields, axes of a grid have more nodes
 
@@ -135,11 +138,17 @@ class Equation:
         return v.reshape(*v.shape[: v.ndim - len(self.layout.input_shape)], *self._input_shape)
 
     @cached_property
-    def tangent_class(self) -> TangentClass:
-        """What a Krylov form must know before it picks its solver; measured."""
+    def findings(self) -> "Findings":
+        """What a probe of the tangent operator finds, condition numbers left out."""
         from stcl.probe import measure
 
-        return measure(self, conditions=False).tangent_class
+        return measure(self, conditions=False)
+
+    @property
+    def tangent_class(self) -> TangentClass:
+        """What a Krylov form must know before it picks its solver; spd only if positive definite."""
+        negative = self.findings.tangent_class == "spd" and self.findings.solver == "minres"
+        return "indefinite" if negative else self.findings.tangent_class
 
     def _held_values(self) -> tuple[Tensor, Tensor] | None:
         """The nodes without an equation, and their values in all states; None if the residual does not use them."""

@@ -12,7 +12,7 @@ from stcl.equation import Equation, EquationError
 from stcl.losses import krylov, metrics
 from stcl.losses.directions import combinations
 from stcl.losses.laplacian_fit import LaplacianFit, fit_laplacian
-from stcl.losses.rule import ELLIPTIC, STEPS, SYMMETRIC, Findings
+from stcl.losses.rule import DEFINITE, ELLIPTIC, STEPS, SYMMETRIC, Findings
 from stcl.losses.settings import LerayOseen
 from stcl.losses.spectrum import Linear, ritz_values, smallest_eigenvalue, solve
 from stcl.losses.states import states
@@ -27,7 +27,7 @@ PROBES = 8  # random vectors for the symmetry defect
 LANCZOS = 150  # steps for extreme eigenvalues
 ARNOLDI = 60  # steps for the preconditioned operator, whose spectrum is narrow
 SOLVE = 200  # largest number of Krylov steps of a reference solve
-SOLVED = 1e-4  # its relative residual
+SOLVED = 1e-6  # its relative residual
 
 
 def measure(problem: Problem | Equation, conditions: bool = True) -> Findings:
@@ -66,7 +66,6 @@ def _elliptic(problem: Any, operators: list[TangentOperator], fit: LaplacianFit,
     """What is measured of an operator with a Laplacian in it."""
     chosen = fit.metric()
     metric = metrics.load(problem, chosen)
-    solver = krylov.minres if symmetric else krylov.gmres
     sign = -1 if fit.negated else 1
     values = [sign * _preconditioned_eigenvalues(op, metric) for op in operators]
     found = {
@@ -74,9 +73,10 @@ def _elliptic(problem: Any, operators: list[TangentOperator], fit: LaplacianFit,
         "lowest": min(float(v.real.min() / v.abs().max()) for v in values),
         "nearest": min(float(v.abs().min() / v.abs().max()) for v in values),
     }
-    if found["lowest"] <= 0:
-        errors = np.array([_target_errors(op, metric, solver) for op in operators])
-        found["target_errors"] = tuple(zip(STEPS, map(float, np.median(errors, 0)), strict=True))
+    positive = found["lowest"] > DEFINITE and not fit.negated
+    found["solver"] = ("cg" if positive else "minres") if symmetric else "gmres"
+    errors = [_target_errors(op, metric, getattr(krylov, found["solver"])) for op in operators]
+    found["target_errors"] = tuple(zip(STEPS, map(float, np.median(errors, 0)), strict=True))
     return found
 
 

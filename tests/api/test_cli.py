@@ -31,10 +31,11 @@ def test_the_page_of_a_file(tmp_path, monkeypatch, capsys):
         "class      spd: definite elliptic; symmetric",
         "κ(AᵀA)  1.7e+05",  # cot(π/64)⁴
         "κ(AᵀMA) 4.1e+02",  # cot(π/64)²
-        "form       preconditioned_residual",
+        "form       krylov_target",
+        "solver cg",
         "transforms sine",
         "weights 1024",
-        "why        eigenvalues of MA",
+        "why        the eigenvalues of MA",
         "4 tangents along the value",
         "ms with gradient here",
     ]

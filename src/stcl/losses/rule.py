@@ -80,6 +80,7 @@ class Findings:
     condition_raw_is_bound: bool = False  # it is at least that
     condition_metric: float | None = None  # κ(AᵀMA), of the scored responses
     condition_metric_is_bound: bool = False
+    solver: str | None = None  # the Krylov method for A; of elliptic operators
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver, median of ‖ŵ − w‖/‖w‖
 
     @property
@@ -103,15 +104,26 @@ class Findings:
 
 
 def choose(found: Findings) -> tuple[Form, list[str]]:
-    """The form for what was measured, and why, a sentence each."""
+    """The form for what was measured, and why, a sentence each.
+
+    It is the paper's for the operator's class, with one exception: where a few Krylov steps solve a definite elliptic
+    operator, as they do an indefinite one, matching the solved tangent has a Hessian with κ = 1 at hardly more cost.
+    """
     kind = found.tangent_class
-    form = form_for(kind, found.metric, found.driven)
-    reasons = list(_reasons(found, kind))
-    if isinstance(form, KrylovTarget):
-        steps = next((m for m, error in found.target_errors if error <= SOLVED), STEPS[-1])
-        form = form.model_copy(update={"steps": steps, "solver": "minres" if found.symmetric else "gmres"})
+    form, reasons = form_for(kind, found.metric, found.driven), list(_reasons(found, kind))
+    if kind in ("spd", "indefinite"):
+        steps = next((m for m, error in found.target_errors if error <= SOLVED), None)
         errors = ", ".join(f"{error:.1e} after {m}" for m, error in found.target_errors)
-        reasons.append(f"{form.solver}'s targets are off by {errors} steps: {steps} steps are taken")
+        if steps is not None or kind == "indefinite":
+            form = KrylovTarget(metric=found.metric, steps=steps or STEPS[-1], solver=found.solver)
+            reasons.append(f"matching tangents that {found.solver} solves has κ = 1; they are off by {errors} steps")
+        else:
+            reasons.append(f"tangents that {found.solver} solves are off by {errors} steps: not worth matching")
+    if found.nearest is not None and found.nearest < RESONANT:
+        reasons.append(
+            f"warning: MA has an eigenvalue of {found.nearest:.1e} of the largest; near a resonance tangents are huge, "
+            f"leave such samples out"
+        )
     return form, reasons
 
 
@@ -132,20 +144,11 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
         case "advective":
             yield "no Laplacian was found that a metric could invert"
             yield f"waves and their images are {found.alignment:.0%} aligned; those of a Laplacian 100 %"
-        case "spd":
-            yield f"eigenvalues of MA have real parts of at least {found.lowest:.2g} of the largest: A is definite"
+        case "spd" | "indefinite":
+            name = "definite" if kind == "spd" else "indefinite"
+            yield f"the eigenvalues of MA go down to {found.lowest:.2g} of the largest: A is {name}"
             if known:
-                yield f"κ falls from {raw} to {metric} with M"
-        case "indefinite":
-            yield f"MA has an eigenvalue with real part {found.lowest:.2g} of the largest: A is indefinite"
-            yield "a positive metric leaves the modes near zero without curvature; a solved target does not"
-            if known:
-                yield f"κ would only fall from {raw} to {metric} with M"
-    if found.nearest is not None and found.nearest < RESONANT:
-        yield (
-            f"warning: MA has an eigenvalue of {found.nearest:.1e} of the largest; near a resonance tangents are huge, "
-            f"leave such samples out"
-        )
+                yield f"measuring the residual by M lowers κ from {raw} to {metric}"
 
 
 def refusals(form: Form, problem: Problem) -> Iterator[str]:
