@@ -2,10 +2,13 @@
 
 import doctest
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
 import stcl
 
@@ -33,3 +36,23 @@ def test_examples_of_the_docstrings(module):
     failed, attempted = doctest.testmod(importlib.import_module(f"stcl.{module}"))
     assert attempted > 2
     assert failed == 0
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own-pde.md").read_text()
+
+
+def test_the_page_lists_every_name():
+    table = PAGE[PAGE.index("## Names") :]
+    assert sorted(set(re.findall(r"`(\w+)`", table))) == stcl.__all__
+
+
+def test_the_page_gives_a_residual_that_works():
+    """Its class is the one that the page's table is about, and the two lines below it run."""
+    namespace: dict = {}
+    exec(re.search(r"```python\n(def residual.*?)```", PAGE, re.DOTALL)[1], namespace)
+    a, u = torch.randn(4, 33), torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
+    equation = stcl.Equation(namespace["residual"], a, u)
+    tangents = stcl.TangentConsistency(equation, lam=1.0)
+    assert (tangents.form.name, tangents.form.solver) == ("krylov_target", "cg")
+    loss = torch.tensor(2.0)
+    assert tangents(torch.nn.Linear(33, 33), a, u, data=loss).item() == pytest.approx(2.0, rel=1e-5)
