@@ -91,8 +91,10 @@ def diagnose(equation: Equation | Problem) -> Diagnosis:
     layout = equation.layout
     nodes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
     name = "equation" if isinstance(equation, Equation) else type(equation).__name__
+    held = getattr(equation, "held_nodes", 0)
     return Diagnosis(
-        title=f"{name}: {', '.join(layout.responses)} on {nodes}, {findings.unknowns} unknowns",
+        title=f"{name}: {', '.join(layout.responses)} on {nodes}, {findings.unknowns} unknowns"
+        + (f", {held} values at walls held" if held else ""),
         findings=findings,
         form=form,
         reasons=reasons,

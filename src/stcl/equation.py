@@ -121,6 +121,11 @@ class Equation:
             return _squeezed(found)
         return _named(found)
 
+    @property
+    def held_nodes(self) -> int:
+        """How many values of u the equation takes as fixed."""
+        return 0 if self._held is None else int(self._held[0].sum())
+
     def inputs_of(self, a: Tensor) -> Tensor:
         """The model's inputs [B, ...] or directions [B, q, ...] in the shape of the layout."""
         lead = a.shape[: a.ndim - len(self._input_shape)]

@@ -27,7 +27,7 @@ def test_the_page_of_a_file(tmp_path, monkeypatch, capsys):
     file.write_text(POISSON)
     text = page(monkeypatch, capsys, str(file))
     expected = [
-        "u on x (33 nodes), 31 unknowns",
+        "u on x (33 nodes), 31 unknowns, 2 values at walls held",
         "class      spd: definite elliptic; symmetric",
         "κ(AᵀA)  1.7e+05",  # cot(π/64)⁴
         "κ(AᵀMA) 4.1e+02",  # cot(π/64)²

@@ -27,7 +27,7 @@ def dense(problem) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", ["diffusion", "helmholtz"])
 @pytest.mark.usefixtures("large")
 def test_condition_numbers_of_elliptic_operators_without_matrices(name):
-    problem = problems.load(name, n=17)
+    problem = problems.load(name, n=13)
     found = probe.measure(problem)
     matrices = dense(problem)
     metric = metrics.load(problem, found.metric)
