@@ -19,6 +19,7 @@ import numpy as np
 import straightforward
 
 from stcl import problems
+from stcl.allocator import keep_heap
 
 ROUNDS = 3
 
@@ -49,7 +50,8 @@ def measured(work, *arguments):
 
 
 def process(count: int = 1) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    """Processes that keep their heap, as those of the stages do."""
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=keep_heap)
 
 
 def in_turns(fast, slow):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,27 @@ def test_a_long_list_of_directions_is_solved_in_blocks(tmp_path, monkeypatch):
     np.testing.assert_allclose(blocks["w"], whole["w"], rtol=0, atol=1e-6 * np.abs(whole["w"]).max())
     assert ledger["checked"] == ledger["solves"] == 60
     assert ledger["factorisations"] == 3 * 4
+
+
+def test_memory_does_not_grow_with_the_dataset(tmp_path, monkeypatch):
+    monkeypatch.setattr(labels, "CHUNK", 4)
+    source = solve(split("helmholtz", 64, n=33), tmp_path)
+    sample = 2 * 33 * 33 * 4  # bytes of a and u
+    peaks = []
+    for samples in (16, 64):
+        tracemalloc.start()
+        spec = bank(split("helmholtz", samples, n=33), 1)
+        labels.generate(spec, source, tmp_path / f"bank{samples}.json", tmp_path / "work", code="c", workers=1)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < (64 - 16) * sample / 4
+
+
+def test_a_dataset_that_is_too_small_is_refused_before_any_work(tmp_path):
+    source = solve(split("diffusion", 3, n=13), tmp_path)
+    with pytest.raises(stores.StoreError, match="has 3 samples, 4 were asked for"):
+        generate(bank(split("diffusion", 4, n=13), 2), source)
+    assert not (tmp_path / "work/labels").exists()
 
 
 def test_diverged_labels_are_refused_and_stored_only_on_request(tmp_path):

@@ -43,6 +43,14 @@ def test_a_subset_is_a_prefix(manifest):
     assert np.array_equal(stores.read(manifest, samples=2)["a"], rows(0, 2)["a"])
 
 
+def test_a_range_is_read_and_checked_alone(manifest):
+    assert np.array_equal(stores.read(manifest, range(2, 5))["u"], rows(2, 5)["u"])
+    (manifest.with_suffix("") / stores.FIELDS / "u/c/1/0").write_bytes(bytes(12))
+    assert np.array_equal(stores.read(manifest, range(2, 5))["u"], rows(2, 5)["u"])
+    with pytest.raises(StoreError, match="content hash differs"):
+        stores.read(manifest, range(1, 3))
+
+
 def test_xarray_reads_names_coordinates_and_units(manifest):
     data = xr.open_zarr(manifest.with_suffix("") / stores.FIELDS, consolidated=False)
     assert data["u"].dims == ("sample", "x")
@@ -91,6 +99,8 @@ def test_bad_values_are_not_stored(tmp_path):
 def test_more_samples_than_stored_are_refused(manifest):
     with pytest.raises(StoreError, match="has 6 samples, 7 were asked for"):
         stores.read(manifest, samples=7)
+    with pytest.raises(StoreError, match="has 6 samples, 8 were asked for"):
+        stores.read(manifest, range(5, 8))
 
 
 def test_a_missing_manifest_is_named(tmp_path):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from stcl import problems, stores
+from stcl.allocator import keep_heap
 from stcl.parallel import ordered
 from stcl.problems.base import Problem, SolveError
 from stcl.progress import Progress
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument("--code", default="", help="identity of the code, for the ledger and for resuming")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     arguments = parser.parse_args()
+    keep_heap()
     try:
         generate(arguments.spec, arguments.out, arguments.work, arguments.code, arguments.workers)
     except (stores.StoreError, SolveError) as error:

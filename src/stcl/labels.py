@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from stcl import problems, stores
+from stcl.allocator import keep_heap
 from stcl.parallel import ordered
 from stcl.problems.base import Problem, SolveError, unit_norm
 from stcl.progress import Progress
@@ -40,9 +41,7 @@ def generate(spec: dict[str, Any], data: Path, manifest: Path, work: Path, code:
     """Write the bank that `spec` describes beside `manifest`, with its ledger."""
     problem = problems.load(spec["problem"], **spec["options"])
     samples, r, layout = spec["samples"], spec["directions"], problem.layout
-    source = stores.read_manifest(data)
-    arrays = stores.read(data, samples)
-    a, u = arrays.get("solver_input", arrays["a"]), arrays["u"]
+    source = stores.read_manifest(data, at_least=samples)
     v = directions(problem, spec)
     key = stores.job_key(spec, code, source["content"])
     title = f"{spec['problem']} {spec['split']} bank"
@@ -55,8 +54,8 @@ def generate(spec: dict[str, Any], data: Path, manifest: Path, work: Path, code:
         {"title": title, "spec": canonical(spec), "data": source["content"]},
     )
     chunk = max(1, min(CHUNK, _labels_in(CHUNK_BYTES, problem) // r))
-    starts = range(writer.done, samples, chunk)
-    tasks = ((i, a[i : i + chunk], u[i : i + chunk]) for i in starts)
+    # Read only when their turn comes: memory does not grow with the number of samples.
+    tasks = (_task(data, range(i, min(i + chunk, samples))) for i in range(writer.done, samples, chunk))
     if not spec["check"]:
         print(f"{title}: labels are stored unchecked, as `check: false` asks")
     with Progress(title, samples, "sample", writer.done) as progress:
@@ -64,6 +63,12 @@ def generate(spec: dict[str, Any], data: Path, manifest: Path, work: Path, code:
             writer.append({"w": w}, cost)
             progress.step(len(w))
     writer.finish(manifest, spec, code)
+
+
+def _task(data: Path, rows: range) -> tuple[int, np.ndarray, np.ndarray]:
+    """The first row, and inputs as the solver takes them and responses of all."""
+    arrays = stores.read(data, rows)
+    return rows.start, arrays.get("solver_input", arrays["a"]), arrays["u"]
 
 
 def directions(problem: Problem, spec: dict[str, Any]) -> np.ndarray:
@@ -147,6 +152,7 @@ def main() -> None:
     parser.add_argument("--code", default="", help="identity of the code, for the ledger and for resuming")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     arguments = parser.parse_args()
+    keep_heap()
     try:
         generate(arguments.spec, arguments.data, arguments.out, arguments.work, arguments.code, arguments.workers)
     except (stores.StoreError, SolveError) as error:

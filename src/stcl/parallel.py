@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
+from stcl.allocator import keep_heap
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -23,7 +25,7 @@ def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int)
     # A fresh interpreter reads the thread limit before it loads BLAS; a forked one would have loaded it already.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start_worker) as pool:
         waiting = deque()
         try:
             for task in tasks:
@@ -37,8 +39,9 @@ def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int)
                 future.cancel()
 
 
-def _end_with_parent() -> None:
-    """Make this worker end when its parent is killed; it would wait for work for ever."""
+def _start_worker() -> None:
+    """Keep freed memory, and end when the parent is killed: a worker would wait for work for ever."""
+    keep_heap()
 
     def watch() -> None:
         multiprocessing.parent_process().join()

@@ -161,8 +161,8 @@ def ledger_path(manifest: Path) -> Path:
     return manifest.with_suffix(".ledger.json")
 
 
-def read_manifest(manifest: Path) -> dict[str, Any]:
-    """The manifest of a store: spec, content hash, number of samples."""
+def read_manifest(manifest: Path, at_least: int = 0) -> dict[str, Any]:
+    """The manifest of a store: spec, content hash, number of samples, of which there must be `at_least` so many."""
     try:
         found = json.loads(manifest.read_text())
     except FileNotFoundError:
@@ -172,22 +172,25 @@ def read_manifest(manifest: Path) -> dict[str, Any]:
     missing = sorted({"spec", "content", "samples", "constants"} - set(found))
     if missing:
         raise StoreError(f"manifest {manifest} lacks {', '.join(missing)}; delete it and run snakemake again")
+    if at_least > found["samples"]:
+        raise StoreError(
+            f"{manifest.with_suffix('')} has {found['samples']} samples, {at_least} were asked for; enlarge the dataset"
+        )
     return found
 
 
-def read(manifest: Path, samples: int | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a store, of the per-sample ones the first `samples`, checked against the manifest."""
-    described = read_manifest(manifest)
+def read(manifest: Path, samples: int | range | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a store, checked against the manifest; of the per-sample ones all, the first so many, or a range."""
+    wanted = samples if isinstance(samples, range) else range(samples or 0)
+    described = read_manifest(manifest, at_least=wanted.stop)
+    rows = range(described["samples"]) if samples is None else wanted
     folder = manifest.with_suffix("")
-    if samples is not None and samples > described["samples"]:
-        raise StoreError(f"{folder} has {described['samples']} samples, {samples} were asked for; enlarge the dataset")
     try:
         group = zarr.open_group(folder / FIELDS, mode="r")
         digests = group["digest"][:]
         constants = {name: group[name][:] for name in described["constants"]}
         fields = [name for name in group.array_keys() if name != "digest" and name not in constants]
-        count = described["samples"] if samples is None else samples
-        arrays = {name: _whole(group[name], count) for name in fields}
+        arrays = {name: _rows(group[name], rows) for name in fields}
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise StoreError(
             f"store {folder} is missing or truncated ({error}); delete it and run snakemake again"
@@ -195,7 +198,7 @@ def read(manifest: Path, samples: int | None = None) -> dict[str, np.ndarray]:
     good = (
         content_hash(digests, constants) == described["content"]
         and len(digests) == described["samples"]
-        and np.array_equal(_digests(arrays), digests[:count])
+        and np.array_equal(_digests(arrays), digests[rows.start : rows.stop])
     )
     if not good:
         raise StoreError(
@@ -205,10 +208,10 @@ def read(manifest: Path, samples: int | None = None) -> dict[str, np.ndarray]:
     return arrays | constants
 
 
-def _whole(array: zarr.Array, count: int) -> np.ndarray:
-    if array.shape[0] < count:
-        raise ValueError(f"{array.basename} has {array.shape[0]} samples, expected {count}")
-    return array[:count]
+def _rows(array: zarr.Array, rows: range) -> np.ndarray:
+    if array.shape[0] < rows.stop:
+        raise ValueError(f"{array.basename} has {array.shape[0]} samples, expected {rows.stop}")
+    return array[rows.start : rows.stop]
 
 
 def content_hash(digests: np.ndarray, constants: Mapping[str, np.ndarray]) -> str:

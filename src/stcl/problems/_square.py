@@ -83,17 +83,30 @@ def tangent_defect(residual: Callable, u, a, w, v, h: float) -> np.ndarray:
     return np.hypot(norms(derivative(w)), norms(boundary(w)) / h**2) / norms(derivative(np.zeros_like(w)))
 
 
-def solve_five_point(centre, axis1, axis2, rhs: np.ndarray) -> np.ndarray:
-    """x [samples, r, n, n], zero on the boundary, for rhs [samples, n-2, n-2, r]. Overwrites `rhs`.
+def factorise_five_point(centre, axis1, axis2) -> BlockTridiagonal:
+    """The matrix with this stencil at each interior node, [samples, n-2, n-2], factorised.
 
-    The matrix is given by its stencil at each interior node, [samples, n-2, n-2]: the coefficient of the node itself
-    and, for both axes, the pair (previous node, next node).
+    Given are the coefficient of the node itself and, for both axes, the pair (previous node, next node).
     """
-    samples, m, _, _ = rhs.shape
+    samples, m, _ = centre.shape
     row = np.arange(m)
     blocks = np.zeros((samples, m, m, m))
     blocks[:, :, row, row] = centre
     blocks[:, :, row[1:], row[:-1]] = axis2[0][:, :, 1:]
     blocks[:, :, row[:-1], row[1:]] = axis2[1][:, :, :-1]
-    factor = BlockTridiagonal.factorise(blocks, {(0, 0): axis1[0]}, {(0, 0): axis1[1]})
-    return embed(np.moveaxis(factor.solve(rhs), -1, 1))
+    return BlockTridiagonal.factorise(blocks, {(0, 0): axis1[0]}, {(0, 0): axis1[1]})
+
+
+def solve_onto(factor: BlockTridiagonal, rhs: np.ndarray, out: np.ndarray) -> None:
+    """The solutions for rhs [samples, n-2, n-2, r], which is overwritten, into the interior of out [samples, r, n, n]."""
+    x = factor.solve(rhs)
+    for i in range(x.shape[1]):  # axes are swapped in one grid row after the other: a row fits the cache
+        out[:, :, i + 1, 1:-1] = np.moveaxis(x[:, i], -1, 1)
+
+
+def solve_five_point(centre, axis1, axis2, rhs: np.ndarray) -> np.ndarray:
+    """x [samples, r, n, n], zero on the boundary, for a stencil and rhs [samples, n-2, n-2, r]. Overwrites `rhs`."""
+    samples, m, _, r = rhs.shape
+    x = np.zeros((samples, r, m + 2, m + 2))
+    solve_onto(factorise_five_point(centre, axis1, axis2), rhs, x)
+    return x
