@@ -180,7 +180,7 @@ def read_manifest(manifest: Path, at_least: int = 0) -> dict[str, Any]:
 
 
 def read(manifest: Path, samples: int | range | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a store, checked against the manifest; of the per-sample ones all, the first so many, or a range."""
+    """The arrays of a store, checked against the manifest; of the per-sample ones all, the first few, or a range."""
     wanted = samples if isinstance(samples, range) else range(samples or 0)
     described = read_manifest(manifest, at_least=wanted.stop)
     rows = range(described["samples"]) if samples is None else wanted

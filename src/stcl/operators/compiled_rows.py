@@ -53,7 +53,7 @@ def first_backward(
     own = dh.numel() if shared else 0
     bars = (local_bar, half_bar, h_bar, dh_bar, _Strides.of(dh_bar[0]), own, weight_bar)
     _call("first_backward", size, h, dh, _Strides.of(dh), weight, dft.analysis_y, *bars)
-    return h_bar, dh_bar.sum(0), weight_bar.sum(0)
+    return h_bar, dh_bar.sum(0) if shared else dh_bar[0], weight_bar.sum(0)
 
 
 def block_forward(dual: Tensor, half: Tensor, weight: Tensor, dft: TruncatedDFT) -> tuple[Tensor, Tensor]:

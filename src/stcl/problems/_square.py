@@ -98,7 +98,7 @@ def factorise_five_point(centre, axis1, axis2) -> BlockTridiagonal:
 
 
 def solve_onto(factor: BlockTridiagonal, rhs: np.ndarray, out: np.ndarray) -> None:
-    """The solutions for rhs [samples, n-2, n-2, r], which is overwritten, into the interior of out [samples, r, n, n]."""
+    """Put the solutions for rhs [samples, n-2, n-2, r], overwriting it, into the interior of out [samples, r, n, n]."""
     x = factor.solve(rhs)
     for i in range(x.shape[1]):  # axes are swapped in one grid row after the other: a row fits the cache
         out[:, :, i + 1, 1:-1] = np.moveaxis(x[:, i], -1, 1)
