@@ -55,6 +55,23 @@ def test_threads_share_samples() -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("width", [1, 7, 8, 16, 19, 24, 40, 51])
+def test_every_width_gives_what_array_operations_give(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors that are full, half empty, or both."""
+    network = FNO(2, 3, width, 2, 3, 2 * width + 1)
+    x, dx = torch.randn(3, 6, 11, 2), torch.randn(2, 6, 11, 2)
+
+    def gradients() -> list[torch.Tensor]:
+        y, dy = network.value_and_tangents(x, dx)
+        loss = y.square().mean() + dy.square().mean()
+        return [y, dy, *torch.autograd.grad(loss, list(network.parameters()))]
+
+    compiled = gradients()
+    monkeypatch.setattr(compiled_rows, "available", lambda field: False)
+    for found, expected in zip(compiled, gradients(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12 * float(expected.detach().abs().max()))
+
+
 def test_compiled_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     build = compiled_rows._library.__wrapped__  # without the memory of this process

@@ -36,56 +36,75 @@ typedef struct {
 #define WIDE 2
 typedef real lanes __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-/* A tile of the result stays in registers while K runs. */
-static inline __attribute__((always_inline)) void tile(const int tall, long K, const real *A, long row, long column,
-                                                       const real *B, long ldb, real *out, long ldo, int add) {
+/* A tile of the result, `tall` rows and `wide` vectors, stays in registers while K runs. */
+static inline __attribute__((always_inline)) void tile(const int tall, const int wide, long K, const real *A, long row,
+                                                       long column, const real *B, long ldb, real *out, long ldo,
+                                                       int add) {
     lanes sum[TALL][WIDE];
     for (int i = 0; i < tall; i++)
-        for (int n = 0; n < WIDE; n++)
+        for (int n = 0; n < wide; n++)
             sum[i][n] = add ? *(lanes *)(out + i * ldo + n * LANES) : (lanes){0};
     for (long k = 0; k < K; k++) {
         lanes b[WIDE];
-        for (int n = 0; n < WIDE; n++)
+        for (int n = 0; n < wide; n++)
             b[n] = *(const lanes *)(B + k * ldb + n * LANES);
         for (int i = 0; i < tall; i++)
-            for (int n = 0; n < WIDE; n++)
+            for (int n = 0; n < wide; n++)
                 sum[i][n] += A[i * row + k * column] * b[n];
     }
     for (int i = 0; i < tall; i++)
-        for (int n = 0; n < WIDE; n++)
+        for (int n = 0; n < wide; n++)
             *(lanes *)(out + i * ldo + n * LANES) = sum[i][n];
+}
+
+/* All rows of `wide` vectors of columns. */
+static inline __attribute__((always_inline)) void columns(const int wide, long M, long K, const real *A, long row,
+                                                          long column, const real *B, long ldb, real *out, long ldo,
+                                                          int add) {
+    long m = 0;
+    for (; m + TALL <= M; m += TALL)
+        tile(TALL, wide, K, A + m * row, row, column, B, ldb, out + m * ldo, ldo, add);
+    A += m * row;
+    out += m * ldo;
+    switch (M - m) {
+#define REST(tall)                                                                                 \
+    case tall:                                                                                     \
+        tile(tall, wide, K, A, row, column, B, ldb, out, ldo, add);                                \
+        break;
+        REST(1)
+        REST(2)
+        REST(3)
+#if TALL > 4
+        REST(4)
+        REST(5)
+        REST(6)
+        REST(7)
+#endif
+    }
 }
 
 static void product(long M, long N, long K, const real *A, long row, long column, const real *B, real *out, int add) {
     long n = 0;
-    for (; n + WIDE * LANES <= N; n += WIDE * LANES) {
-        long m = 0;
-        for (; m + TALL <= M; m += TALL)
-            tile(TALL, K, A + m * row, row, column, B + n, N, out + m * N + n, N, add);
-        const real *rest = A + m * row;
-        switch (M - m) {
-#define REST(tall)                                                                                 \
-    case tall:                                                                                     \
-        tile(tall, K, rest, row, column, B + n, N, out + m * N + n, N, add);                       \
-        break;
-            REST(1)
-            REST(2)
-            REST(3)
-#if TALL > 4
-            REST(4)
-            REST(5)
-            REST(6)
-            REST(7)
-#endif
-        }
+    for (; n + WIDE * LANES <= N; n += WIDE * LANES)
+        columns(WIDE, M, K, A, row, column, B + n, N, out + n, N, add);
+    for (; n + LANES <= N; n += LANES)
+        columns(1, M, K, A, row, column, B + n, N, out + n, N, add);
+    if (n == N)
+        return;
+    long rest = N - n; /* columns that do not fill a vector: with zeros they do */
+    real padded[K * LANES], edge[TALL * LANES];
+    memset(padded, 0, sizeof padded);
+    memset(edge, 0, sizeof edge);
+    for (long k = 0; k < K; k++)
+        memcpy(padded + k * LANES, B + k * N + n, rest * sizeof(real));
+    for (long m = 0; m < M; m += TALL) {
+        long few = M - m < TALL ? M - m : TALL;
+        for (long i = 0; i < few && add; i++)
+            memcpy(edge + i * LANES, out + (m + i) * N + n, rest * sizeof(real));
+        columns(1, few, K, A + m * row, row, column, padded, LANES, edge, LANES, add);
+        for (long i = 0; i < few; i++)
+            memcpy(out + (m + i) * N + n, edge + i * LANES, rest * sizeof(real));
     }
-    for (; n < N; n++)
-        for (long m = 0; m < M; m++) {
-            real sum = add ? out[m * N + n] : 0;
-            for (long k = 0; k < K; k++)
-                sum += A[m * row + k * column] * B[k * N + n];
-            out[m * N + n] = sum;
-        }
 }
 
 /* ---- GELU ------------------------------------------------------------------------------------------------------ */
