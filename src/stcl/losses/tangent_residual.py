@@ -1,10 +1,12 @@
 """r = A w + B v: the sensitivity equation, left-hand side."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from stcl.losses.scalar_factors import ScalarFactors
 from stcl.problems.base import Problem
 
 
@@ -19,7 +21,7 @@ def tangent_residual(problem: Problem, u: Tensor, a: Tensor, w: Tensor, v: Tenso
         return written_out(u, a, w, v)
 
     def along(w_k: Tensor, v_k: Tensor) -> Any:
-        return torch.func.jvp(problem.residual, (u, a), (w_k, v_k.expand_as(a)))[1]
+        return _forward(problem.residual, (u, a), (w_k, v_k.expand_as(a)))
 
     return torch.func.vmap(along, in_dims=(1, 0 if v.ndim == a.ndim else 1), out_dims=1)(w, v)
 
@@ -28,7 +30,7 @@ def state_derivative(problem: Problem, u: Tensor, a: Tensor, w: Tensor) -> Any:
     """A(u,a) w, shapes as in `tangent_residual`."""
 
     def along(w_k: Tensor) -> Any:
-        return torch.func.jvp(lambda state: problem.residual(state, a), (u,), (w_k,))[1]
+        return _forward(problem.residual, (u, a), (w_k, torch.zeros_like(a)))
 
     return torch.func.vmap(along, in_dims=1, out_dims=1)(w)
 
@@ -37,9 +39,14 @@ def input_derivative(problem: Problem, u: Tensor, a: Tensor, v: Tensor) -> Any:
     """B(u,a) v, shapes as in `tangent_residual`; [B, q, ...] also for shared directions."""
 
     def along(v_k: Tensor) -> Any:
-        return torch.func.jvp(lambda given: problem.residual(u, given), (a,), (v_k.expand_as(a),))[1]
+        return _forward(problem.residual, (u, a), (torch.zeros_like(u), v_k.expand_as(a)))
 
     return torch.func.vmap(along, in_dims=0 if v.ndim == a.ndim else 1, out_dims=1)(v)
+
+
+def _forward(function: Callable, at: tuple[Tensor, ...], along: tuple[Tensor, ...]) -> Any:
+    with ScalarFactors():
+        return torch.func.jvp(function, at, along)[1]
 
 
 def single_block(r: Any, form: str) -> Tensor:
