@@ -16,11 +16,13 @@ PARTS = ("Snakefile", "rules", "workflow", "profiles", "config", "src")
 
 
 class Workflow:
-    """A copy of the project and its configuration."""
+    """A copy of the project and its configuration; with results and snakemake's memory, that of a `built` copy."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, built: Path | None = None) -> None:
         self.folder = folder
-        for part in PARTS:
+        if built:
+            shutil.copytree(built, folder, symlinks=True, dirs_exist_ok=True)  # times of files are kept
+        for part in () if built else PARTS:
             source = PROJECT / part
             if source.is_dir():
                 shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))

@@ -1,0 +1,55 @@
+"""What the tiny study consists of, as counts of planned jobs."""
+
+import copy
+
+# The tiny study: five problems with three methods, one N, one seed; λ of diffusion's sTCL and of Burgers by validation;
+# two Krylov steps for Helmholtz, two sketch counts on two grids for diffusion, a long run of Helmholtz.
+EVERYTHING = {
+    "dataset": 3 * (5 + 2),
+    "bank": 5 + 5 + 2,
+    "train": 15 + 2 + 4 + 2 + 4 + 3,
+    "evaluate": 15 + 2 + 4,
+    "select": 2,
+    "timing": 5 + 2,
+    "conditioning": 2,
+    "by_problem": 5,
+    "table": 9,
+    "convergence": 1,
+    "samples": 5,
+    "spread": 1,
+    "ledger": 1,
+    "sketch_tradeoff": 1,
+    "report": 1,
+}
+# What depends on diffusion: its own cells, the two sketch studies' data, five tables that hold none of it left out.
+DIFFUSION = {
+    "dataset": 9,
+    "bank": 4,
+    "train": 3 + 2 + 4,
+    "evaluate": 3 + 4,
+    "select": 1,
+    "timing": 2,
+    "conditioning": 1,
+    "by_problem": 1,
+    "table": 8,
+    "convergence": 1,
+    "samples": 1,
+    "spread": 1,
+    "ledger": 1,
+    "sketch_tradeoff": 1,
+    "report": 1,
+}
+RETRAINED = {"train": 5 + 4, "evaluate": 3 + 4, "select": 1, "timing": 2, "by_problem": 1, "table": 7}
+DRAWN = {"convergence": 1, "samples": 1, "spread": 1, "ledger": 1}  # figures with one problem's cells
+SKETCH = {"sketch_tradeoff": 1}
+
+
+def changed(config: dict, path: str, value) -> dict:
+    """A copy of the configuration with the value at a dotted path replaced."""
+    config = copy.deepcopy(config)
+    *parents, last = path.split(".")
+    node = config
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    return config

@@ -1,0 +1,100 @@
+"""What a change of the configuration reruns, by real dry runs whose planned jobs are counted."""
+
+import pytest
+import yaml
+from plans import DRAWN, EVERYTHING, RETRAINED, SKETCH, changed
+
+pytestmark = pytest.mark.workflow
+
+
+def test_a_fresh_copy_plans_everything(empty):
+    assert empty.planned() == EVERYTHING
+
+
+def test_a_built_copy_plans_nothing(built):
+    assert built.planned() == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        # sketches have grids of their own
+        (
+            "problems.diffusion.options.n",
+            15,
+            {"dataset": 3, "bank": 2, "train": 5, "evaluate": 3, "select": 1, "timing": 1, "by_problem": 1, "table": 4}
+            | DRAWN,
+        ),
+        # not the fno cells: those of the problem, and q = 0
+        (
+            "problems.diffusion.basis",
+            "white",
+            RETRAINED | DRAWN | SKETCH | {"bank": 1, "train": 4 + 2, "evaluate": 2 + 2},
+        ),
+        (
+            "problems.diffusion.methods.stcl.lambda_grid",
+            [0.5, 1.0, 2.0],
+            {"train": 2, "select": 1, "evaluate": 1, "by_problem": 1, "table": 3} | DRAWN,
+        ),
+        (
+            "selection",
+            "fixed",
+            {"evaluate": 3, "by_problem": 2, "table": 3} | DRAWN | {"samples": 2},  # trained when tuning
+        ),
+        ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN | SKETCH),
+        (
+            "seeds",
+            [0, 1],
+            {"train": 15 + 2 + 4, "evaluate": 15 + 2 + 4, "by_problem": 5, "table": 3 + 1 + 2, "spread": 1, "ledger": 1}
+            | SKETCH,
+        ),
+        (
+            "studies.minres_iterations.steps",
+            [1, 2, 3],
+            {"train": 1, "evaluate": 1, "timing": 1, "by_problem": 1, "table": 1},
+        ),
+        (
+            "studies.sketch_count.q",
+            [0, 1, 2],
+            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3} | SKETCH,
+        ),
+        ("studies.sketch_count.first_epoch", 1, {"table": 1} | SKETCH),
+        ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "convergence": 1}),
+        ("studies.conditioning.samples", 2, {"conditioning": 2, "table": 1}),
+        ("timing.epochs", 2, {"timing": 7, "table": 3, "ledger": 1} | SKETCH),
+        ("figures", {"dpi": 99}, DRAWN | SKETCH | {"samples": 5}),
+        ("figures", {"colormap": "magma"}, {"samples": 5}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_change_of_the_configuration(built, path, value, expected):
+    assert built.planned(config=changed(built.config, path, value)) == expected | {"report": 1}
+
+
+def test_reordered_yaml_reruns_nothing(built):
+    def reordered(node):
+        return {k: reordered(node[k]) for k in reversed(node)} if isinstance(node, dict) else node
+
+    config = reordered(built.config)
+    assert yaml.safe_dump(config, sort_keys=False) != yaml.safe_dump(built.config, sort_keys=False)
+    assert built.planned(config=config) == {}
+
+
+def test_one_table_is_a_target(built):
+    config = changed(built.config, "figures", {"dpi": 99})
+    assert built.planned("results/tiny/tables/field_error.md", config=config) == {}
+
+
+def test_rebuilding_a_producer_alone_makes_its_consumers_stale(empty):
+    """The consumers' own specs do not change here: only the manifest tells them."""
+    settings = {"fno": {}}
+    problem = empty.config["problems"]["diffusion"] | {"methods": settings}
+    config = empty.config | {"problems": {"diffusion": problem}, "studies": {}}
+    code, output = empty.run(config=config)
+    assert code == 0, output
+    larger = changed(config, "problems.diffusion.samples.train", 17)
+    code, output = empty.run("results/tiny/data/diffusion/train.json", config=larger)
+    assert code == 0, output
+    planned = empty.planned(config=larger)
+    assert planned["train"] == 1
+    assert "dataset" not in planned
