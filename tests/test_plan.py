@@ -50,8 +50,8 @@ def test_fixed_lambdas_train_no_grid(config):
 
 def test_paths_are_distinct_and_stay_in_place(config):
     plan = Plan(parse(config))
-    # 15 reported, 2 + 4 tuning, 2 Krylov steps, 2 grids of 2 sketches, 3 long
-    assert len(plan.cells) == 15 + 6 + 2 + 4 + 3
+    # 15 reported, 2 + 4 tuning, 2 Krylov steps, 2 grids of 2 sketches, 1 other form, 3 long
+    assert len(plan.cells) == 15 + 6 + 2 + 4 + 1 + 3
     assert "diffusion/N16/stcl/lamselected/seed0" in plan.cells
     assert "diffusion-n12-q1/N16/stcl/lam1/seed0" in plan.cells
     assert not any(".." in path or path.startswith("/") for path in plan.cells)
@@ -71,7 +71,7 @@ def test_fno_does_not_depend_on_the_basis_and_the_others_do(config):
 def test_a_bank_covers_the_largest_training_set_also_of_a_long_run(config):
     config["problems"]["diffusion"]["methods"]["stcl"] = {"lambda": 1.0}
     config["problems"]["diffusion"]["train_sizes"] = [8]
-    config["studies"]["long_runs"]["diffusion"] = {"n_train": 12, "epochs": 4}
+    config["studies"] = {"long_runs": {"diffusion": {"n_train": 12, "epochs": 4}}}
     config["selection"] = "fixed"
     del config["problems"]["burgers"]
     assert json.loads(Plan(parse(config)).bank_spec("diffusion", "train"))["samples"] == 12
@@ -96,6 +96,12 @@ def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
     assert not main["training"].pop("gradient_variance")
     assert fine == main | {"settings": main["settings"] | {"q": 1}, "lam": 1.0}
     assert spec("diffusion-n13-q0")["method"] == "fno"
+
+    target = spec("diffusion-form-target")
+    assert target["settings"]["form"]["name"] == "krylov_target"
+    assert target == main | {"settings": main["settings"] | {"form": target["settings"]["form"]}, "lam": 1.0} | {
+        "training": main["training"] | {"gradient_variance": False}
+    }
 
 
 def test_timing_leaves_the_gradient_variance_out(config):
@@ -135,6 +141,12 @@ def test_a_table_reads_the_runs_it_shows_and_no_others(config):
     assert {c.block for c in tables["minres_iterations"].cells} == {"helmholtz-m1", "helmholtz-m2"}
     assert {c.block for c in tables["field_error"].cells} == set(config["problems"])
     assert "labels/burgers/train.ledger.json" in tables["wallclock"].records
+    assert [c.path for c in tables["forms"].cells] == [
+        "diffusion/N16/fno/lam0/seed0",
+        "diffusion/N16/offline_di/lam1/seed0",
+        "diffusion/N16/stcl/lamselected/seed0",
+        "diffusion-form-target/N16/stcl/lam1/seed0",
+    ]
 
 
 def test_the_small_paper_is_a_part_of_the_paper():

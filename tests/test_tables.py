@@ -5,7 +5,16 @@ import json
 
 import pytest
 
-from stcl.tables import conditioning, errors, minres_iterations, per_cell_settings, sketch, sketch_runtime, wallclock
+from stcl.tables import (
+    conditioning,
+    errors,
+    forms,
+    minres_iterations,
+    per_cell_settings,
+    sketch,
+    sketch_runtime,
+    wallclock,
+)
 from stcl.tables.by_problem import row
 from stcl.tables.runs import read_runs
 
@@ -121,6 +130,27 @@ def test_steps_of_the_solver_with_their_time(run, tmp_path):
     seconds = timing(tmp_path / "t.json", {"helmholtz-m3/N8/stcl/lam1/seed0": {"epoch_seconds": 0.5, "epochs": 60}})
     table = minres_iterations.build({"variants": {"helmholtz-m3": {"steps": 3}}}, [*folders, seconds], None)
     assert table.body == [["3", "3.00 ± 1.41", "20.00 ± 0.00", "30"]]
+
+
+def test_forms_stand_side_by_side(run, tmp_path):
+    folders = [
+        run("burgers/N8/fno/lam0/seed0", 0.2, 7.5, lam=None),
+        run("burgers/N8/stcl/lamselected/seed0", 0.02, 0.2, lam=0.5),
+        run("burgers/N8/stcl/lamselected/seed1", 0.04, 0.2, lam=0.5),
+        run("burgers-form-penalty/N8/stcl/lam1/seed0", 0.1, 0.9),
+        run("burgers-form-penalty/N8/stcl/lam1/seed1"),
+    ]
+    variants = {"burgers": "normalized residual", "burgers-form-penalty": "jacobian penalty"}
+    spec = {"variants": {block: {"problem": "burgers", "form": form} for block, form in variants.items()}}
+    table = forms.build(spec, folders, None)
+    assert table.body == [
+        ["Burgers", "8", "FNO", "—", "20.00", "750.00"],
+        ["Burgers", "8", "sTCL, normalized residual", "0.5", "3.00 ± 1.41", "20.00 ± 0.00"],
+        ["Burgers", "8", "sTCL, jacobian penalty", "1", "10.00 (1 missing)", "90.00 (1 missing)"],
+    ]
+    last = written(table, tmp_path)[-1]
+    assert (last["form"], last["quantity"], last["n_unfinished"]) == ("jacobian penalty", "jacobian_error", "1")
+    assert float(last["mean"]) == 90.0
 
 
 def test_sketch_tables_average_the_late_epochs(run, tmp_path):

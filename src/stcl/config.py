@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, field_validator
 
 from stcl import problems
 from stcl.losses import rule
-from stcl.losses.settings import OfflineDi, Stcl
+from stcl.losses.settings import Form, OfflineDi, Stcl
 from stcl.names import paper_order
 from stcl.protocol import Network, Positive, PositiveFloat, Settings, Training
 
@@ -144,6 +144,14 @@ class SketchCount(Settings):
     first_epoch: Positive = Field(26, description="gradient variances are averaged from this epoch on")
 
 
+class Forms(Settings):
+    """Other forms of the sTCL loss beside the one of the main tables, all else equal."""
+
+    n_train: Positive = Field(description="training size N, one of the problem's")
+    lam: PositiveFloat = Field(alias="lambda", description="the same for every form")
+    forms: dict[Name, Form] = Field(description="by a name of their own, which is part of paths", min_length=1)
+
+
 class LongRun(Settings):
     """A training beyond the budget, to see whether the curves have settled."""
 
@@ -166,6 +174,7 @@ class Studies(Settings):
         None,
         description="tables `sketch_resolution`, `sketch_runtime`, `gradient_variance`, figure `sketch_tradeoff`",
     )
+    forms: dict[Name, Forms] = Field(default_factory=dict, description="table `forms`: by problem")
     long_runs: dict[Name, LongRun] = Field(
         default_factory=dict, description="problems whose panel of the figure `convergence` is a longer training"
     )
@@ -343,15 +352,19 @@ def _check_studies(config: Config) -> Iterator[str]:
     named = {
         "studies.minres_iterations": studies.minres_iterations,
         "studies.sketch_count": studies.sketch_count,
-    } | {f"studies.long_runs.{name}": run for name, run in studies.long_runs.items()}
+    }
+    named |= {f"studies.forms.{name}": forms for name, forms in studies.forms.items()}
+    named |= {f"studies.long_runs.{name}": run for name, run in studies.long_runs.items()}
     for where, study in named.items():
         if study is None:
             continue
-        name = where.rsplit(".", 1)[1] if isinstance(study, LongRun) else study.problem
+        name = where.rsplit(".", 1)[1] if isinstance(study, Forms | LongRun) else study.problem
         if name not in config.problems:
             yield f"{where}: problem {name!r} is not among {', '.join(config.problems)}; add it or leave the study out"
         elif isinstance(study, LongRun):
             yield from _check_long_run(where, study, config.problems[name], config.selection)
+        elif isinstance(study, Forms):
+            yield from _check_forms(where, study, name, config.problems[name])
         else:
             yield from _check_ablation(where, study, name, config.problems[name])
     for name in studies.conditioning.options if studies.conditioning else ():
@@ -391,6 +404,19 @@ def _check_ablation(where: str, study: Any, name: str, settings: ProblemSettings
             yield f"{where}.grids: {error}"
         else:
             yield from _check_modes(f"{where}.grids", settings.network.modes, problem.layout.grid)
+
+
+def _check_forms(where: str, study: Forms, name: str, settings: ProblemSettings) -> Iterator[str]:
+    if study.n_train not in settings.train_sizes:
+        yield f"{where}.n_train: {study.n_train} is not among train_sizes {settings.train_sizes} of {name}"
+    if settings.methods.stcl is None:
+        yield f"{where}: {name} has no method stcl; add it or leave the study out"
+    try:
+        problem = problems.load(name, **settings.options)
+    except (ValueError, TypeError):
+        return  # _check_problem says why
+    for label, form in study.forms.items():
+        yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem))
 
 
 def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selection: str) -> Iterator[str]:

@@ -57,8 +57,8 @@ class Plan:
     @cached_property
     def blocks(self) -> dict[str, Block]:
         """Every block by its name, the problems first."""
-        blocks = [*self.problem_blocks, *self.minres_blocks, *self.sketch_blocks, *self.long_blocks.values()]
-        return {block.name: block for block in blocks}
+        studies = [*self.minres_blocks, *self.sketch_blocks, *self.form_blocks, *self.long_blocks.values()]
+        return {block.name: block for block in [*self.problem_blocks, *studies]}
 
     @property
     def problem_blocks(self) -> list[Block]:
@@ -121,6 +121,28 @@ class Plan:
             )
             for grid in study.grids
             for q in study.q
+        ]
+
+    @property
+    def form_blocks(self) -> list[Block]:
+        """Other forms of the sTCL loss, in the order of the problems."""
+        studies = self.config.studies.forms
+        return [
+            Block(
+                f"{problem}-form-{name}",
+                problem,
+                problem,
+                _derived(
+                    settings,
+                    train_sizes=[studies[problem].n_train],
+                    methods=Methods(stcl=_derived(settings.methods.stcl, lam=studies[problem].lam, form=form)),
+                ),
+                tuple(self.config.seeds),
+                selected=False,
+            )
+            for problem, settings in self.config.problems.items()
+            if problem in studies
+            for name, form in sorted(studies[problem].forms.items())
         ]
 
     @property

@@ -22,30 +22,30 @@ def test_a_built_copy_plans_nothing(built):
         (
             "problems.diffusion.options.n",
             15,
-            {"dataset": 3, "bank": 2, "train": 5, "evaluate": 3, "select": 1, "timing": 1, "by_problem": 1, "table": 4}
+            {"dataset": 3, "bank": 2, "train": 6, "evaluate": 4, "select": 1, "timing": 1, "by_problem": 1, "table": 5}
             | DRAWN,
         ),
         # not the fno cells: those of the problem, and q = 0
         (
             "problems.diffusion.basis",
             "white",
-            RETRAINED | DRAWN | SKETCH | {"bank": 1, "train": 4 + 2, "evaluate": 2 + 2},
+            RETRAINED | DRAWN | SKETCH | {"bank": 1, "train": 4 + 2 + 1, "evaluate": 2 + 2 + 1},
         ),
         (
             "problems.diffusion.methods.stcl.lambda_grid",
             [0.5, 1.0, 2.0],
-            {"train": 2, "select": 1, "evaluate": 1, "by_problem": 1, "table": 3} | DRAWN,
+            {"train": 2, "select": 1, "evaluate": 1, "by_problem": 1, "table": 4} | DRAWN,
         ),
         (
             "selection",
             "fixed",
-            {"evaluate": 3, "by_problem": 2, "table": 3} | DRAWN | {"samples": 2},  # trained when tuning
+            {"evaluate": 3, "by_problem": 2, "table": 4} | DRAWN | {"samples": 2},  # trained when tuning
         ),
         ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN | SKETCH),
         (
             "seeds",
             [0, 1],
-            {"train": 15 + 2 + 4, "evaluate": 15 + 2 + 4, "by_problem": 5, "table": 3 + 1 + 2, "spread": 1, "ledger": 1}
+            {"train": 22, "evaluate": 15 + 2 + 4 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1, "spread": 1, "ledger": 1}
             | SKETCH,
         ),
         (
@@ -59,6 +59,11 @@ def test_a_built_copy_plans_nothing(built):
             {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3} | SKETCH,
         ),
         ("studies.sketch_count.first_epoch", 1, {"table": 1} | SKETCH),
+        (
+            "studies.forms.diffusion.forms.target.steps",
+            3,
+            {"train": 1, "evaluate": 1, "by_problem": 1, "table": 1},
+        ),
         ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "convergence": 1}),
         ("studies.conditioning.samples", 2, {"conditioning": 2, "table": 1}),
         ("timing.epochs", 2, {"timing": 7, "table": 3, "ledger": 1} | SKETCH),

@@ -48,6 +48,7 @@ def test_every_table_is_complete(results):
         "sketch_resolution": 4 * 2,
         "gradient_variance": 4 * 3,
         "sketch_runtime": 2,
+        "forms": (3 + 1) * 2,
         "conditioning": 2,
     }
     assert {path.stem for path in (results / "tables").glob("*.csv")} == set(lengths)

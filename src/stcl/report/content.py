@@ -25,6 +25,7 @@ TITLES = {
     "sketch_resolution": "Sketch count and resolution",
     "gradient_variance": "Variance of the gradient",
     "sketch_runtime": "Sketch count and run time",
+    "forms": "Forms of the sTCL loss",
     "conditioning": "Conditioning of the tangent operators",
     "convergence": "Convergence",
     "samples": "One test sample of each problem",

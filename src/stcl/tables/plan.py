@@ -56,12 +56,28 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         tables["gradient_variance"] = TablePlan("sketch", spec, cells)
         spec = {"variants": _variants(blocks), "grid": studies.sketch_count.runtime_grid}
         tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
+    if studies.forms:
+        tables["forms"] = _forms(plan)
     if studies.conditioning:
         names = [name for name in plan.config.problems if name in studies.conditioning.options]
         records = tuple(f"conditioning/{name}.json" for name in names)
         forms = {name: _form(plan.config.problems[name].methods.stcl.form) for name in names}
         tables["conditioning"] = TablePlan("conditioning", {"forms": forms}, records=records)
     return tables
+
+
+def _forms(plan: Plan) -> TablePlan:
+    """Of each problem its own cells at the N of the comparison, then those with other forms."""
+    variants, cells = {}, []
+    for problem in plan.config.problems:
+        study = plan.config.studies.forms.get(problem)
+        if study is not None:
+            blocks = [plan.blocks[problem], *(block for block in plan.form_blocks if block.problem == problem)]
+            cells += [cell for cell in plan.final_cells(blocks) if cell.n_train == study.n_train]
+            variants |= {
+                block.name: {"problem": problem, "form": _form(block.settings.methods.stcl.form)} for block in blocks
+            }
+    return TablePlan("forms", {"variants": variants}, tuple(cells))
 
 
 def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:
