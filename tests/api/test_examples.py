@@ -44,6 +44,19 @@ def test_reaction_diffusion_with_a_deeponet():
     assert our_jacobian < 0.67 * jacobian
 
 
+def test_an_inverse_problem(monkeypatch):
+    """The input that the surrogate finds is at most two thirds as far from the one the solver finds."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    example = load("inverse_problem")
+    z = torch.randn(1, 5, generator=torch.Generator().manual_seed(4))
+    torch.testing.assert_close(example.field(z), example.inputs(1, seed=4))
+    exact = example.solve(example.inputs(2, seed=2))[:, example.OBSERVED]
+    found = example.most_probable(example.solve, exact, sigma=1e-5)  # no noise, and next to no prior
+    torch.testing.assert_close(found, example.inputs(2, seed=2), atol=0.02, rtol=0)
+    plain, ours = example.distances(example.train(lam=0, epochs=100), example.train(lam=1, epochs=100))
+    assert ours < 0.67 * plain
+
+
 def test_two_lines_change_an_existing_loop():
     """The same file without them is the plain loop; with them the Jacobian error falls by a third at least."""
     lines = (EXAMPLES / "existing_loop.py").read_text().splitlines()
