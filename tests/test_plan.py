@@ -99,9 +99,10 @@ def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
 
     target = spec("diffusion-form-target")
     assert target["settings"]["form"]["name"] == "krylov_target"
-    assert target == main | {"settings": main["settings"] | {"form": target["settings"]["form"]}, "lam": 1.0} | {
-        "training": main["training"] | {"gradient_variance": False}
-    }
+    assert target["settings"]["weighting"]["floor"] == 1e-3
+    varied = {key: target["settings"][key] for key in ("form", "weighting")}
+    assert not target["training"].pop("gradient_variance")
+    assert target == main | {"settings": main["settings"] | varied, "lam": 1.0}
 
 
 def test_timing_leaves_the_gradient_variance_out(config):

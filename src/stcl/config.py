@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, field_validator
 
 from stcl import problems
 from stcl.losses import rule
-from stcl.losses.settings import Form, OfflineDi, Stcl
+from stcl.losses.settings import Form, OfflineDi, Stcl, Weighting
 from stcl.names import paper_order
 from stcl.protocol import Network, Positive, PositiveFloat, Settings, Training
 
@@ -145,10 +145,11 @@ class SketchCount(Settings):
 
 
 class Forms(Settings):
-    """Other forms of the sTCL loss beside the one of the main tables, all else equal."""
+    """Other forms of the sTCL loss beside the one of the main tables: same data, network and budget."""
 
     n_train: Positive = Field(description="training size N, one of the problem's")
     lam: PositiveFloat = Field(alias="lambda", description="the same for every form")
+    weighting: Weighting | None = Field(None, description="of every form; left out: that of the problem's sTCL")
     forms: dict[Name, Form] = Field(description="by a name of their own, which is part of paths", min_length=1)
 
 

@@ -126,24 +126,25 @@ class Plan:
     @property
     def form_blocks(self) -> list[Block]:
         """Other forms of the sTCL loss, in the order of the problems."""
-        studies = self.config.studies.forms
-        return [
-            Block(
-                f"{problem}-form-{name}",
-                problem,
-                problem,
-                _derived(
-                    settings,
-                    train_sizes=[studies[problem].n_train],
-                    methods=Methods(stcl=_derived(settings.methods.stcl, lam=studies[problem].lam, form=form)),
-                ),
-                tuple(self.config.seeds),
-                selected=False,
-            )
-            for problem, settings in self.config.problems.items()
-            if problem in studies
-            for name, form in sorted(studies[problem].forms.items())
-        ]
+        blocks = []
+        for problem, settings in self.config.problems.items():
+            study = self.config.studies.forms.get(problem)
+            if study is None:
+                continue
+            stcl = settings.methods.stcl
+            stcl = _derived(stcl, lam=study.lam, weighting=study.weighting or stcl.weighting)
+            blocks += [
+                Block(
+                    f"{problem}-form-{name}",
+                    problem,
+                    problem,
+                    _derived(settings, train_sizes=[study.n_train], methods=Methods(stcl=_derived(stcl, form=form))),
+                    tuple(self.config.seeds),
+                    selected=False,
+                )
+                for name, form in sorted(study.forms.items())
+            ]
+        return blocks
 
     @property
     def long_blocks(self) -> dict[str, Block]:

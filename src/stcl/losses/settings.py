@@ -109,7 +109,8 @@ class KrylovTarget(Settings):
 
 
 class JacobianPenalty(Settings):
-    """Mean square of the tangents themselves: a control that knows nothing of the equation."""
+    """Mean square of the tangents themselves: a control that knows nothing of the equation. It can vanish, and γ then
+    grows without bound: `weighting.floor: 1` prevents it."""
 
     name: Literal["jacobian_penalty"] = Field("jacobian_penalty", description="of the form")
 
