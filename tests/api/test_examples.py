@@ -53,7 +53,7 @@ def test_an_inverse_problem(monkeypatch):
     exact = example.solve(example.inputs(2, seed=2))[:, example.OBSERVED]
     found = example.most_probable(example.solve, exact, sigma=1e-5)  # no noise, and next to no prior
     torch.testing.assert_close(found, example.inputs(2, seed=2), atol=0.02, rtol=0)
-    plain, ours = example.distances(example.train(lam=0, epochs=100), example.train(lam=1, epochs=100))
+    plain, ours = example.distances(example.train(lam=0, epochs=60), example.train(lam=1, epochs=60))
     assert ours < 0.67 * plain
 
 
