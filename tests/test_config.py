@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from snakemake.cli import parse_config
+from snakemake.utils import update_config
 
 from stcl.config import ConfigError, parse
 
@@ -37,6 +39,18 @@ def test_lambda_may_depend_on_the_training_size(config):
         config["problems"]["diffusion"]["methods"]["stcl"]["lambda"] = {keys(8): 0.5, keys(16): 1}
         stcl = parse(config).problems["diffusion"].methods.stcl
         assert (stcl.fixed(8), stcl.fixed(16)) == (0.5, 1.0)
+
+
+def test_numbers_that_arrive_as_text_are_numbers(config):
+    """From the command line and from YAML's 1e-10."""
+    overrides = parse_config(["seeds=[0, 3]", "problems={diffusion: {options: {n: 15}, bank: {check: false}}}"])
+    update_config(config, overrides)
+    config["problems"]["diffusion"]["training"] |= yaml.safe_load("adam_eps: 1e-10")
+    parsed = parse(config)
+    diffusion = parsed.problems["diffusion"]
+    assert (parsed.seeds, diffusion.options["n"]) == ([0, 3], 15)
+    assert diffusion.bank.check is False
+    assert diffusion.training.adam_eps == 1e-10
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The configuration file: its shape, its defaults, and the checks that need more than one key."""
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -255,10 +256,22 @@ def _with_form(name: str, settings: ProblemSettings) -> ProblemSettings:
 
 
 def _plain(value: Any) -> Any:
-    """Ordinary dicts and lists: the workflow manager hands over its own mapping types."""
+    """Ordinary dicts, lists and numbers.
+
+    Snakemake has mappings of its own and hands over what is inside a list or mapping of `--config` as text; YAML takes
+    1e-10, without a point, for text.
+    """
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, str):
+        try:
+            number = json.loads(value)
+        except json.JSONDecodeError:
+            return value
+        return number if isinstance(number, bool | int | float) else value
+    return value
 
 
 def _message(findings) -> str:
