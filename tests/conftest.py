@@ -1,10 +1,12 @@
 """Shared by all tests."""
 
+import os
+
+# Repeatable sums, and test processes do not compete for cores. Read when numpy's BLAS and torch are loaded.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import pytest
 import torch
-
-# Repeatable sums, and test processes do not compete for cores.
-torch.set_num_threads(1)
 
 
 @pytest.fixture
