@@ -26,7 +26,7 @@ quick: $(VENV)/workflow.installed ## run the quick study and write its report
 	@echo "jobs     $(PROVENANCE) (what ran, how long, with which parameters)"
 
 test: $(VENV)/test.installed ## run the tests
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 slow: $(VENV)/test.installed ## run the long tests
 	$(BIN)/pytest -m slow

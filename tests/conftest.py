@@ -9,6 +9,11 @@ import pytest
 import torch
 
 
+def pytest_collection_modifyitems(items):
+    """Long tests first: what two processes start last should be short."""
+    items.sort(key=lambda item: not any(item.iter_markers("workflow")) and not any(item.iter_markers("slurm")))
+
+
 @pytest.fixture
 def float64():
     """Double precision for new tensors, and the same random numbers at every run."""
