@@ -10,17 +10,8 @@ import torch
 
 
 def pytest_collection_modifyitems(items):
-    """Long tests first, so that two processes end together: one builds the study, the other has no need of it yet."""
-    builder = next((item.path for item in items if "built" in item.fixturenames), None)
-
-    def place(item) -> int:
-        if item.path == builder:
-            return 0
-        if any(item.iter_markers("workflow")) or any(item.iter_markers("slurm")):
-            return 2 if "built" in item.fixturenames else 1
-        return 3
-
-    items.sort(key=place)
+    """Long tests first: what two processes start last should be short."""
+    items.sort(key=lambda item: not any(item.iter_markers("workflow")) and not any(item.iter_markers("slurm")))
 
 
 @pytest.fixture
