@@ -40,7 +40,7 @@ format: $(VENV)/test.installed ## format Python and Snakemake files
 	$(BIN)/snakefmt Snakefile rules
 
 docs: $(VENV)/workflow.installed ## write the generated pages again: config/README.md, the schema, the rule graph
-	$(BIN)/python -m stcl.docs
+	$(BIN)/python -m stcl.reporting.docs
 
 clean: ## remove results and unfinished work
 	rm -rf results work

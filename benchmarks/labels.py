@@ -19,7 +19,7 @@ import numpy as np
 import straightforward
 
 from stcl import problems
-from stcl.allocator import keep_heap
+from stcl.runtime.allocator import keep_heap
 
 ROUNDS = 3
 

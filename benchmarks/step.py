@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from stcl.allocator import keep_heap
+from stcl.runtime.allocator import keep_heap
 
 keep_heap()
 
@@ -32,15 +32,16 @@ import torch  # noqa: E402
 import yaml  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from stcl import config, problems  # noqa: E402
+from stcl import problems  # noqa: E402
 from stcl.losses.data import DataLoss, Objective  # noqa: E402
 from stcl.losses.derivative_informed import DerivativeInformed  # noqa: E402
 from stcl.losses.stored_tangents import StoredTangents  # noqa: E402
 from stcl.losses.weighting import RatioWeight  # noqa: E402
-from stcl.methods import Setup, fno, stcl  # noqa: E402
-from stcl.network import build_surrogate  # noqa: E402
+from stcl.operators.build import build_surrogate  # noqa: E402
 from stcl.operators.surrogate import Surrogate  # noqa: E402
 from stcl.problems.base import Problem  # noqa: E402
+from stcl.stages.methods import Setup, fno, stcl  # noqa: E402
+from stcl.study import config  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "operators"))

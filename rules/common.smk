@@ -14,11 +14,11 @@ sys.path.insert(0, SOURCE)
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 
-from stcl.config import ConfigError
-from stcl.config import parse as parse_config  # `parse` is taken by snakemake
-from stcl.plan import SELECTED, Plan
-from stcl.provenance import canonical, code_id
-from stcl.tables.plan import table_plans
+from stcl.study.config import ConfigError
+from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
+from stcl.study.plan import SELECTED, Plan
+from stcl.runtime.provenance import canonical, code_id
+from stcl.reporting.tables.plan import table_plans
 
 try:
     PLAN = Plan(parse_config(config))
@@ -120,4 +120,6 @@ def table_command(name, out):
     published = "" if PLAN.config.reduced else "--published config/published.yaml"
     arguments = " ".join(f"{OUT}/{argument}" for argument in table.arguments)
     spec = shlex.quote(canonical(table.spec))
-    return f"python -m stcl.tables.{table.module} --spec {spec} {published} --out {out}/{name}.csv {arguments}"
+    return (
+        f"python -m stcl.reporting.tables.{table.module} --spec {spec} {published} --out {out}/{name}.csv {arguments}"
+    )

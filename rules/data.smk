@@ -17,7 +17,7 @@ rule dataset:
         spec=lambda w: PLAN.data_spec(w.dataset, w.split),
         code=lambda w: PLAN.code("data", PLAN.datasets[w.dataset].problem),
     shell:
-        "python -m stcl.data --spec {params.spec:q} --code {params.code} --out {output.manifest}"
+        "python -m stcl.stages.data --spec {params.spec:q} --code {params.code} --out {output.manifest}"
         " --workers {threads} > {log} 2>&1"
 
 
@@ -38,9 +38,9 @@ rule bank:
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
     params:
         spec=lambda w: PLAN.bank_spec(w.dataset, w.split),
-        code=lambda w: PLAN.code("labels", PLAN.datasets[w.dataset].problem),
+        code=lambda w: PLAN.code("bank", PLAN.datasets[w.dataset].problem),
     shell:
-        "python -m stcl.labels --spec {params.spec:q} --code {params.code} --data {input.manifest}"
+        "python -m stcl.stages.bank --spec {params.spec:q} --code {params.code} --data {input.manifest}"
         " --out {output.manifest} --workers {threads} > {log} 2>&1"
 
 

@@ -22,9 +22,9 @@ rule convergence:
         ENVIRONMENT
     params:
         spec=canonical({"dpi": PLAN.config.figures.dpi, "relative": RELATIVE}),
-        code=code_id("stcl.figures.convergence", *(f"stcl.problems.{problem}" for problem in RELATIVE)),
+        code=code_id("stcl.reporting.figures.convergence", *(f"stcl.problems.{problem}" for problem in RELATIVE)),
     shell:
-        "python -m stcl.figures.convergence --spec {params.spec:q} --out {output.png} {input.runs} {input.data}"
+        "python -m stcl.reporting.figures.convergence --spec {params.spec:q} --out {output.png} {input.runs} {input.data}"
         " > {log} 2>&1"
 
 
@@ -50,9 +50,9 @@ rule samples:
         ENVIRONMENT
     params:
         spec=canonical({"dpi": PLAN.config.figures.dpi, "colormap": PLAN.config.figures.colormap}),
-        code=lambda w: PLAN.code("figures.samples", w.problem),
+        code=lambda w: code_id("stcl.reporting.figures.samples", f"stcl.problems.{w.problem}"),
     shell:
-        "python -m stcl.figures.samples --spec {params.spec:q} --data {input.data} --bank {input.bank}"
+        "python -m stcl.reporting.figures.samples --spec {params.spec:q} --data {input.data} --bank {input.bank}"
         " --out {output.png} {input.runs} > {log} 2>&1"
 
 
@@ -75,9 +75,9 @@ rule spread:
         ENVIRONMENT
     params:
         spec=canonical({"dpi": PLAN.config.figures.dpi}),
-        code=code_id("stcl.figures.spread"),
+        code=code_id("stcl.reporting.figures.spread"),
     shell:
-        "python -m stcl.figures.spread --spec {params.spec:q} --out {output.png} {input.errors} > {log} 2>&1"
+        "python -m stcl.reporting.figures.spread --spec {params.spec:q} --out {output.png} {input.errors} > {log} 2>&1"
 
 
 rule ledger:
@@ -100,9 +100,9 @@ rule ledger:
         ENVIRONMENT
     params:
         spec=canonical({"dpi": PLAN.config.figures.dpi}),
-        code=code_id("stcl.figures.ledger"),
+        code=code_id("stcl.reporting.figures.ledger"),
     shell:
-        "python -m stcl.figures.ledger --spec {params.spec:q} --out {output.png} {input} > {log} 2>&1"
+        "python -m stcl.reporting.figures.ledger --spec {params.spec:q} --out {output.png} {input} > {log} 2>&1"
 
 
 if PLAN.config.studies.sketch_count:
@@ -128,9 +128,9 @@ if PLAN.config.studies.sketch_count:
             ENVIRONMENT
         params:
             spec=canonical({"dpi": PLAN.config.figures.dpi, "grid": PLAN.config.studies.sketch_count.runtime_grid}),
-            code=code_id("stcl.figures.sketch_tradeoff"),
+            code=code_id("stcl.reporting.figures.sketch_tradeoff"),
         shell:
-            "python -m stcl.figures.sketch_tradeoff --spec {params.spec:q} --out {output.png} {input} > {log} 2>&1"
+            "python -m stcl.reporting.figures.sketch_tradeoff --spec {params.spec:q} --out {output.png} {input} > {log} 2>&1"
 
 
 rule figures:

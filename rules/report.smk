@@ -18,7 +18,7 @@ rule report:
         ENVIRONMENT
     params:
         spec=canonical({"config": PLAN.config.model_dump(mode="json", by_alias=True)}),
-        code=code_id("stcl.report.page", *(f"stcl.problems.{problem}" for problem in PROBLEMS)),
+        code=code_id("stcl.reporting.report.page", *(f"stcl.problems.{problem}" for problem in PROBLEMS)),
     shell:
-        "python -m stcl.report.page --spec {params.spec:q} --captions workflow/report --out {output}"
+        "python -m stcl.reporting.report.page --spec {params.spec:q} --captions workflow/report --out {output}"
         " {input.tables} {input.runs} {input.figures} {input.stores} > {log} 2>&1"

@@ -13,9 +13,9 @@ rule by_problem:
         ENVIRONMENT
     params:
         runs=lambda w: run_files(problem_cells(w.problem), ""),
-        code=code_id("stcl.tables.by_problem"),
+        code=code_id("stcl.reporting.tables.by_problem"),
     shell:
-        "python -m stcl.tables.by_problem --out {output} {params.runs} > {log} 2>&1"
+        "python -m stcl.reporting.tables.by_problem --out {output} {params.runs} > {log} 2>&1"
 
 
 rule table:
@@ -41,7 +41,7 @@ rule table:
         # study's problems, which the command follows, is no change.
         spec=lambda w: canonical(TABLES[w.table].spec),
         command=lambda w, output: table_command(w.table, Path(output.csv).parent),
-        code=lambda w: code_id(f"stcl.tables.{TABLES[w.table].module}"),
+        code=lambda w: code_id(f"stcl.reporting.tables.{TABLES[w.table].module}"),
     shell:
         "{params.command} > {log} 2>&1"
 

@@ -23,7 +23,7 @@ rule train:
         options=training_options,
     # exec: a scheduler's warning goes to all processes, and a shell in between would end before the training has saved
     shell:
-        "exec python -m stcl.train --spec {params.spec:q} --code {params.code} --train {input.train} --val {input.val}"
+        "exec python -m stcl.stages.train --spec {params.spec:q} --code {params.code} --train {input.train} --val {input.val}"
         " {params.options} --out {output.record} --threads {threads} > {log} 2>&1"
 
 
@@ -47,7 +47,7 @@ rule evaluate:
     params:
         code=lambda w: PLAN.code("evaluate", PLAN.blocks[PLAN.cells[w.cell].block].problem),
     shell:
-        "python -m stcl.evaluate --run {input.record} --data {input.data} --bank {input.bank} --out {output.means}"
+        "python -m stcl.stages.evaluate --run {input.record} --data {input.data} --bank {input.bank} --out {output.means}"
         " --threads {threads} > {log} 2>&1"
 
 
@@ -62,9 +62,9 @@ rule select:
     conda:
         ENVIRONMENT
     params:
-        code=code_id("stcl.select"),
+        code=code_id("stcl.stages.select"),
     shell:
-        "python -m stcl.select --out {output} {input} > {log} 2>&1"
+        "python -m stcl.stages.select --out {output} {input} > {log} 2>&1"
 
 
 rule timing:
@@ -84,7 +84,7 @@ rule timing:
         code=lambda w: PLAN.cells_code("timing", *PLAN.timing_cells(w.group)),
         options=training_options,
     shell:
-        "python -m stcl.timing --spec {params.spec:q} --train {input.train} --val {input.val}"
+        "python -m stcl.stages.timing --spec {params.spec:q} --train {input.train} --val {input.val}"
         " {params.options} --out {output} > {log} 2>&1"
 
 
@@ -99,4 +99,4 @@ rule conditioning:
         spec=lambda w: PLAN.conditioning_spec(w.problem),
         code=lambda w: PLAN.conditioning_code(w.problem),
     shell:
-        "python -m stcl.conditioning --spec {params.spec:q} --code {params.code} --out {output} > {log} 2>&1"
+        "python -m stcl.stages.conditioning --spec {params.spec:q} --code {params.code} --out {output} > {log} 2>&1"

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from scipy.fft import dstn, idstn
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.problems._square import cosines, embed, inner, laplacian, scalar_layout, zero_boundary
 from stcl.problems.base import Problem, Split, Stream, check_fields, like, unit_norm
 

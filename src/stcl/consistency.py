@@ -11,14 +11,7 @@ from stcl.losses import forms
 from stcl.losses.data import Losses
 from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose
-from stcl.losses.settings import (
-    Form,
-    KrylovTarget,
-    NormalizedResidual,
-    PreconditionedResidual,
-    Residual,
-    Weighting,
-)
+from stcl.losses.settings import Form, KrylovTarget, NormalizedResidual, PreconditionedResidual, Residual, Weighting
 from stcl.losses.sketched_tangents import SketchedTangents
 from stcl.losses.weighting import RatioWeight
 from stcl.probe import measure

@@ -14,11 +14,11 @@ from stcl.losses import forms
 from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose
 from stcl.losses.settings import FittedLaplacian, Form, KrylovTarget
-from stcl.losses.spectrum import ritz_values
-from stcl.losses.states import states
-from stcl.losses.tangent_operator import TangentOperator
 from stcl.probe import SMALL, block_signs, measure
 from stcl.problems.base import Problem
+from stcl.tangent.operator import TangentOperator
+from stcl.tangent.spectrum import ritz_values
+from stcl.tangent.states import states
 
 CLASSES = {
     "spd": "definite elliptic",

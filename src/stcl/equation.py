@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stcl.layout import Layout
-from stcl.losses.unknowns import Unknowns, as_blocks
+from stcl.core.layout import Layout
 from stcl.problems.base import TangentClass
+from stcl.tangent.unknowns import Unknowns, as_blocks
 
 if TYPE_CHECKING:
     from stcl.losses.rule import Findings

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 
 from stcl.equation import Equation, EquationError
-from stcl.losses import krylov, metrics
+from stcl.losses import metrics
 from stcl.losses.directions import combinations
-from stcl.losses.laplacian_fit import LaplacianFit, fit_laplacian
 from stcl.losses.rule import DEFINITE, ELLIPTIC, STEPS, SYMMETRIC, Findings
 from stcl.losses.settings import LerayOseen
-from stcl.losses.spectrum import Linear, ritz_values, smallest_eigenvalue, solve
-from stcl.losses.states import states
-from stcl.losses.tangent_operator import TangentOperator
-from stcl.losses.transforms import basis
 from stcl.problems.base import Problem
+from stcl.tangent import krylov
+from stcl.tangent.laplacian_fit import LaplacianFit, fit_laplacian
+from stcl.tangent.operator import TangentOperator
+from stcl.tangent.spectrum import Linear, ritz_values, smallest_eigenvalue, solve
+from stcl.tangent.states import states
+from stcl.tangent.transforms import basis
 
 STATES = 3
 SMALL = 1000  # unknowns up to which an operator is assembled, and its condition numbers are exact

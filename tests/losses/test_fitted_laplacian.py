@@ -7,10 +7,10 @@ from reference import reference
 
 from stcl import problems
 from stcl.losses import forms, metrics, settings
-from stcl.losses.laplacian_fit import complete, fit_laplacian
-from stcl.losses.stencil import diagonal
-from stcl.losses.tangent_operator import TangentOperator
-from stcl.losses.transforms import KINDS, basis, laplacian_diagonal
+from stcl.tangent.laplacian_fit import complete, fit_laplacian
+from stcl.tangent.operator import TangentOperator
+from stcl.tangent.stencil import diagonal
+from stcl.tangent.transforms import KINDS, basis, laplacian_diagonal
 
 
 def second_difference(kind: str, m: int) -> np.ndarray:

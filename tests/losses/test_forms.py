@@ -9,9 +9,9 @@ from reference import reference, surrogate
 
 from stcl import problems
 from stcl.losses import forms, metrics, rule, settings
-from stcl.losses.five_point import five_point, on_interior
 from stcl.losses.forms.krylov_target import choose_solver
-from stcl.losses.tangent_residual import input_derivative, state_derivative, tangent_residual
+from stcl.tangent.five_point import five_point, on_interior
+from stcl.tangent.residual import input_derivative, state_derivative, tangent_residual
 
 INVERSE, SHIFTED = settings.InverseLaplacian(), settings.ShiftedLaplacian()
 KRYLOV_DIFFUSION = settings.KrylovTarget(metric=INVERSE, steps=30)

@@ -6,7 +6,7 @@ import torch
 from reference import reference
 
 from stcl import problems
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.losses import metrics, settings
 from stcl.losses.metrics._sines import ShiftedInverse
 from stcl.problems.navier_stokes import NavierStokesResidual

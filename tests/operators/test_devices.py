@@ -5,7 +5,7 @@ import pytest
 import torch
 from dispatch import OneDevice
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.operators.fno import FNO
 from stcl.operators.surrogate import Surrogate
 

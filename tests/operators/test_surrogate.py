@@ -6,7 +6,7 @@ import torch
 from textbook import textbook_of
 from torch import Tensor
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.operators.fno import FNO
 from stcl.operators.surrogate import Surrogate
 

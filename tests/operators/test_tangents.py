@@ -6,7 +6,7 @@ from textbook import TextbookFNO, loop_of_jvps
 from torch import Tensor, nn
 
 from stcl.operators.fno import FNO
-from stcl.operators.tangents import value_and_tangents
+from stcl.operators.forward_mode import value_and_tangents
 
 GRID = (8, 9)
 

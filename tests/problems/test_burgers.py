@@ -8,9 +8,9 @@ from covariances import covariance_z_scores
 from scipy.interpolate import RegularGridInterpolator
 from scipy.sparse.linalg import spsolve
 
-from stcl.labels import check_labels
 from stcl.problems.burgers import Burgers
-from stcl.stores import StoreError
+from stcl.runtime.stores import StoreError
+from stcl.stages.bank import check_labels
 
 SMALL = {"nx": 16, "nt": 25, "solver_nx": 32, "solver_nt": 50}
 DIVERGED = [314, 345, 384]  # rows of the published training set

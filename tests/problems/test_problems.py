@@ -7,8 +7,8 @@ import torch
 from cases import CASES, Case
 
 from stcl import problems
-from stcl.labels import check_labels
-from stcl.stores import StoreError
+from stcl.runtime.stores import StoreError
+from stcl.stages.bank import check_labels
 
 RESOLUTIONS = {  # half, paper and double
     "diffusion": [{"n": 33}, {}, {"n": 129}],

@@ -19,7 +19,8 @@ import yaml
 from cluster import Cluster, jobs, obstacle, slurm
 from project_copy import Workflow
 
-from stcl import checkpoint, train
+from stcl.runtime import checkpoint
+from stcl.stages import train
 
 pytest.importorskip("snakemake_executor_plugin_slurm", reason="the executor is not installed: pip install .[slurm]")
 pytestmark = pytest.mark.slurm
@@ -73,7 +74,7 @@ def training_environment(folder: Path, cell: str) -> dict[str, str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().split(b"\0")
-            if {b"stcl.train", out} <= set(command) and (process / "cwd").readlink() == folder:
+            if {b"stcl.stages.train", out} <= set(command) and (process / "cwd").readlink() == folder:
                 pairs = (process / "environ").read_bytes().decode().split("\0")
                 return dict(pair.split("=", 1) for pair in pairs if pair)
         except OSError:

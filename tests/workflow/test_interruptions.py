@@ -42,7 +42,7 @@ def training_processes(folder: Path) -> list[int]:
             command, cwd = (process / "cmdline").read_bytes().split(b"\0"), (process / "cwd").readlink()
         except OSError:
             continue
-        if b"stcl.train" in command and b"-m" in command and cwd == folder:
+        if b"stcl.stages.train" in command and b"-m" in command and cwd == folder:
             found.append(int(process.name))
     return found
 
@@ -74,7 +74,7 @@ def test_a_killed_training_resumes_and_ends_with_the_same_bits(empty):
     straight = empty.folder / "straight/train.json"
     options = {"spec": json.dumps(record["spec"]), "train": data / "train.json", "val": data / "val.json"}
     options |= {"out": straight, "work": empty.folder / "other", "code": record["code"]}
-    command = [sys.executable, "-m", "stcl.train", *(str(x) for k, v in options.items() for x in (f"--{k}", v))]
+    command = [sys.executable, "-m", "stcl.stages.train", *(str(x) for k, v in options.items() for x in (f"--{k}", v))]
     subprocess.run(command, check=True, cwd=empty.folder, stdout=subprocess.DEVNULL)
 
     expected = torch.load(straight.with_name("weights.pt"), weights_only=True)

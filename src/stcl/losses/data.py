@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.operators.surrogate import Surrogate
 
 

@@ -1,13 +1,13 @@
 """Settings of the derivative term: sketch, form, metric, weighting.
 
-Apart from stcl.protocol, which every cell depends on: a new form here does not touch cells that have none.
+Apart from stcl.study.protocol, which every cell depends on: a new form here does not touch cells that have none.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stcl.protocol import Positive, PositiveFloat, Settings
+from stcl.study.protocol import Positive, PositiveFloat, Settings
 
 NotNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

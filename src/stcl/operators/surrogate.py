@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from stcl.layout import Layout
-from stcl.operators.tangents import value_and_tangents
+from stcl.core.layout import Layout
+from stcl.operators.forward_mode import value_and_tangents
 
 
 class Surrogate(nn.Module):

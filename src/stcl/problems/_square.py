@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
 from stcl.problems.base import norms
 

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
 
 # The published draws are one stream per seed, which runs through the splits in this order and in blocks of rows; each

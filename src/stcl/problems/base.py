@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.problems import _tridiagonal
 from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields
 

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.problems._square import (
     centred,
     cosines,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
 from stcl.problems._square import COMPLEX_STEP, boundary, centred, embed, inner, laplacian
 from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, norms, unit_norm
@@ -263,7 +263,7 @@ class NavierStokes(Problem):
     def tangent_residual(self, u, a, w, v) -> NavierStokesResidual:
         """−µΔₕw + (y·∇ₕ)w + (w·∇ₕ)y + ∇ₕπ − v, ∇ₕ·w and boundary values: DF written out, in fewer passes over w.
 
-        Shapes as in stcl.losses.tangent_residual: w holds the tangents (w, π) [B, q, 3, n, n]. The sums keep their
+        Shapes as in stcl.tangent.residual: w holds the tangents (w, π) [B, q, 3, n, n]. The sums keep their
         order of terms, so that each pass is one fused operation.
         """
         import torch

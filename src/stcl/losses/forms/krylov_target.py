@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor
 
-from stcl.losses import krylov, metrics, settings
-from stcl.losses.five_point import five_point, on_interior
-from stcl.losses.states import states
-from stcl.losses.tangent_residual import input_derivative, single_block
-from stcl.losses.unknowns import Unknowns, embed
+from stcl.losses import metrics, settings
 from stcl.problems.base import Problem
+from stcl.tangent import krylov
+from stcl.tangent.five_point import five_point, on_interior
+from stcl.tangent.residual import input_derivative, single_block
+from stcl.tangent.states import states
+from stcl.tangent.unknowns import Unknowns, embed
 
 SOLVERS = {"minres": krylov.minres, "cg": krylov.cg, "gmres": krylov.gmres, "bicgstab": krylov.bicgstab}
 ROUNDING = 1e-8  # relative, of products with A in float64

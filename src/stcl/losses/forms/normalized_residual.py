@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from stcl.losses import settings
-from stcl.losses.tangent_residual import input_derivative, single_block, tangent_residual
 from stcl.problems.base import Problem
+from stcl.tangent.residual import input_derivative, single_block, tangent_residual
 
 FLOOR = 1e-10  # of the right-hand side's energy, as published
 

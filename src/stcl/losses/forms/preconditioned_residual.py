@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from stcl.losses import metrics, settings
-from stcl.losses.tangent_residual import tangent_residual
 from stcl.problems.base import Problem
+from stcl.tangent.residual import tangent_residual
 
 
 class PreconditionedResidual:

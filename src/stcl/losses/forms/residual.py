@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from stcl.losses import settings
-from stcl.losses.tangent_residual import single_block, tangent_residual
 from stcl.problems.base import Problem
+from stcl.tangent.residual import single_block, tangent_residual
 
 
 class Residual:

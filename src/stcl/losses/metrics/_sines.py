@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from stcl.layout import Layout
+from stcl.core.layout import Layout
 from stcl.losses.metrics._tables import Tables
 
 

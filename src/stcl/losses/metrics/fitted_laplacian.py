@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from stcl.losses import settings
-from stcl.losses.laplacian_fit import complete
 from stcl.losses.metrics._tables import Tables
-from stcl.losses.states import states
-from stcl.losses.stencil import diagonal
-from stcl.losses.tangent_residual import single_block
-from stcl.losses.transforms import basis, laplacian_diagonal
 from stcl.problems.base import Problem
+from stcl.tangent.laplacian_fit import complete
+from stcl.tangent.residual import single_block
+from stcl.tangent.states import states
+from stcl.tangent.stencil import diagonal
+from stcl.tangent.transforms import basis, laplacian_diagonal
 
 SMALLEST = 1e-3  # of a diagonal, relative to the fitted one
 

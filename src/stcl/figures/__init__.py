@@ -1,1 +1,0 @@
-"""Stage `figures`: one module per figure, each run as `python -m stcl.figures.<name>`."""

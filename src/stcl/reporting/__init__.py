@@ -1,0 +1,1 @@
+"""What is made from finished runs: tables, figures, reports, generated pages."""

@@ -1,0 +1,102 @@
+"""Figure `ledger`: accuracy against everything it cost, training data and stored tangents included."""
+
+import json
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from stcl.reporting.figures import command
+from stcl.reporting.figures.style import COLOURS, log_scale, plt
+from stcl.study.names import METHODS, problem_name
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+COSTS = {"solves": "PDE solves", "seconds": "Seconds", "gigabytes": "Stored data, GB"}
+ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of the data a training needs, or of all that led to a trained network."""
+
+    solves: float  # one for each response, and one, linearised, for each stored tangent
+    seconds: float
+    gigabytes: float
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.solves + other.solves, self.seconds + other.seconds, self.gigabytes + other.gigabytes)
+
+
+def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
+    """Of the first samples of a store, in proportion; drawn and rejected candidates count, too."""
+    spec = ledger["spec"]
+    share = 1.0 if samples is None else samples / spec["samples"]
+    solves = spec["samples"] * spec["directions"] if "directions" in spec else ledger.get("candidates", spec["samples"])
+    return Cost(share * solves, share * ledger["seconds"], share * ledger["bytes"] / 1e9)
+
+
+def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:
+    """By problem and method: N training pairs, all validation pairs, for offline DI its labels, and the training."""
+    stores = {(led["spec"]["problem"], led["spec"]["split"], "directions" in led["spec"]): led for led in ledgers}
+    costs = {}
+    for row in wallclock:
+        problem, n = row["problem"], int(row["n_train"])
+        data = store_cost(stores[problem, "train", False], n) + store_cost(stores[problem, "val", False])
+        for method in METHODS:
+            if row[f"{method}_seconds"]:
+                total = data + Cost(0, float(row[f"{method}_seconds"]), 0)
+                if method == "offline_di":
+                    total += store_cost(stores[problem, "train", True], n)
+                costs[problem, method] = total
+    return costs
+
+
+def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
+    """`inputs`: the tables field_error, jacobian_error and wallclock, and ledgers of data and train banks."""
+    tables = {path.stem: command.read_table(path) for path in inputs if path.suffix == ".csv"}
+    ledgers = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json"]
+    costs = total_costs(ledgers, tables["wallclock"])
+    sizes = {row["problem"]: row["n_train"] for row in tables["wallclock"]}
+    marks = dict(zip(sizes, cycle(MARKERS), strict=False))
+    figure, axes = plt.subplots(len(ERRORS), len(COSTS), figsize=(9.6, 5.8), sharex="col", sharey="row")
+    for line, (quantity, label) in zip(axes, ERRORS.items(), strict=True):
+        errors = {
+            (row["problem"], row["method"]): (float(row["mean"]), float(row["std"] or 0))
+            for row in tables[quantity]
+            if row["n_train"] == sizes[row["problem"]] and row["mean"]
+        }
+        line[0].set_ylabel(label)
+        for ax, (cost, name) in zip(line, COSTS.items(), strict=True):
+            for problem in sizes:
+                methods = [m for m in METHODS if (problem, m) in errors and (problem, m) in costs]
+                points = {m: (getattr(costs[problem, m], cost), *errors[problem, m]) for m in methods}
+                _join(ax, points, marks[problem])
+            ax.set_xlabel(name)
+            ax.label_outer()
+    for ax in axes.flat:
+        log_scale(ax.xaxis)
+        log_scale(ax.yaxis)
+    methods = [m for m in METHODS if any(key[1] == m for key in costs)]
+    handles = [Line2D([], [], color=COLOURS[m], marker="o", linestyle="", label=METHODS[m]) for m in methods]
+    handles += [
+        Line2D([], [], color="#444444", marker=k, linestyle="", label=f"{problem_name(p)}, N = {sizes[p]}")
+        for p, k in marks.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _join(ax: Axes, points: dict[str, tuple[float, float, float]], marker: str) -> None:
+    """Cost, error and its deviation of each method of a problem, with a line through them."""
+    ax.plot(*zip(*((x, y) for x, y, _ in points.values()), strict=True), color="#c8c8c8", linewidth=0.8, zorder=1)
+    for method, (x, y, std) in points.items():
+        style = {"color": COLOURS[method], "markersize": 6, "elinewidth": 0.8, "mec": "white", "mew": 0.6}
+        ax.errorbar(x, y, std, fmt=marker, **style)
+
+
+if __name__ == "__main__":
+    command.main("ledger", draw)

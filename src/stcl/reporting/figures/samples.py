@@ -1,0 +1,103 @@
+"""One test sample of a problem: references, and each method's prediction and error, for response and tangent.
+
+    python -m stcl.reporting.figures.samples --spec '{"dpi": 150, "colormap": "viridis"}' --data data/test.json \
+        --bank labels/test.json --out figures/samples/diffusion.png runs/…/train.json …
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from stcl import problems
+from stcl.core.layout import Layout
+from stcl.operators.build import build_surrogate
+from stcl.reporting.figures.style import plt, save
+from stcl.runtime import checkpoint, stores
+from stcl.study.names import METHODS
+from stcl.study.protocol import Network
+
+
+def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Path) -> None:
+    """The first sample along the first direction; of several components, the first."""
+    records = [json.loads(run.read_text()) for run in runs]
+    places = sorted(range(len(runs)), key=lambda i: list(METHODS).index(records[i]["spec"]["method"]))
+    runs, records = [runs[i] for i in places], [records[i] for i in places]
+    layout = problems.load(records[0]["spec"]["problem"], **records[0]["spec"]["options"]).layout
+    arrays = stores.read(data, samples=1) | stores.read(bank, samples=1)
+    a, u, v, w = arrays["a"], layout.score(arrays["u"]), arrays["v"][:1], arrays["w"][:, :1]
+    predictions = [_predict(run, record, layout, a, v) for run, record in zip(runs, records, strict=True)]
+
+    lines = 1 + len(runs)
+    figure, axes = plt.subplots(lines, 4, figsize=(9.6, 0.3 + 2.2 * lines), squeeze=False)
+    names = [
+        f"input {_symbol(layout.inputs[0])}",
+        f"response {_symbol(layout.responses[0])}",
+        "direction $v$",
+        "tangent $w$",
+    ]
+    for ax, name, field in zip(axes[0], names, (a, u, v, w), strict=True):
+        _show(ax, field, layout, name, spec["colormap"])
+    axes[0, 0].set_ylabel("reference")
+    axes[0, 1].set(xlabel=_symbol(layout.axes[1]), ylabel=_symbol(layout.axes[0]))
+    error_limits = [max(np.abs(p[i] - (u, w)[i]).max() for p in predictions) for i in (0, 1)]
+    for row, record, predicted in zip(axes[1:], records, predictions, strict=True):
+        for i, (reference, symbol) in enumerate(((u, r"$S_\theta(a)$"), (w, r"$DS_\theta(a)[v]$"))):
+            error = predicted[i] - reference
+            percent = 100 * np.linalg.norm(error) / np.linalg.norm(reference)
+            limits = (reference.min(), reference.max())
+            _show(row[2 * i], predicted[i], layout, symbol, spec["colormap"], limits)
+            bound = (-error_limits[i], error_limits[i])
+            _show(row[2 * i + 1], error, layout, f"error, {percent:.1f} %", "RdBu_r", bound)
+        row[0].set_ylabel(METHODS[record["spec"]["method"]])
+    save(figure, out, spec["dpi"])
+
+
+def _predict(run: Path, record: dict, layout: Layout, a: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    surrogate = build_surrogate(layout, Network.model_validate(record["spec"]["network"]))
+    surrogate.load_state_dict(checkpoint.load(run.with_name("weights.pt")))
+    with torch.no_grad():
+        u, w = surrogate.value_and_tangents(torch.from_numpy(a), torch.from_numpy(v))
+    return layout.score(u).numpy(), layout.score(w).numpy()
+
+
+def _symbol(name: str) -> str:
+    """A name such as y1 with its index below."""
+    return f"${name.rstrip('0123456789')}_{{{name[len(name.rstrip('0123456789')) :]}}}$"
+
+
+def _show(ax: Axes, field: np.ndarray, layout: Layout, title: str, colormap: str, limits: tuple | None = None) -> None:
+    """One field over the grid: the first axis upwards; an input that lacks an axis is drawn as a curve."""
+    field = field.reshape(-1, *field.shape[-len(layout.grid) :])[0] if field.ndim > 2 else field[0]
+    ax.set_title(title)
+    if field.ndim == 1:
+        axis = layout.input_axes[0]
+        ax.plot(layout.coordinates[layout.axes.index(axis)], field, color="k", linewidth=1)
+        ax.set_xlabel(_symbol(axis))
+        return
+    low, high = limits if limits is not None else (field.min(), field.max())
+    image = ax.pcolormesh(*layout.coordinates[::-1], field, cmap=colormap, vmin=low, vmax=high, rasterized=True)
+    ax.set(xticks=[], yticks=[], aspect="equal" if len(set(layout.lengths)) == 1 else "auto")
+    ax.spines[:].set_visible(False)
+    ax.figure.colorbar(image, ax=ax, shrink=0.85, format="%.2g")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m stcl.reporting.figures.samples", description="Draw one test sample."
+    )
+    parser.add_argument("--spec", type=json.loads, required=True, help="looks, as JSON")
+    parser.add_argument("--data", type=Path, required=True, help="manifest of the test split")
+    parser.add_argument("--bank", type=Path, required=True, help="manifest of the test bank")
+    parser.add_argument("--out", type=Path, required=True, help="PNG; a PDF goes beside it")
+    parser.add_argument("runs", type=Path, nargs="+", help="records of training, one per method")
+    arguments = parser.parse_args()
+    draw(arguments.runs, arguments.data, arguments.bank, arguments.spec, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The parts a report is made of, whatever it is written as. Text may hold `code` and **important words**."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Heading:
+    level: int  # 1 is the page's title
+    text: str
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table."""
+
+    header: list[str]
+    body: list[list[str]]
+    caption: str = ""
+    folded: bool = False  # long; shown on demand
+
+    def numbers(self) -> list[bool]:
+        """Which columns hold numbers: half of what is known in them starts with one. The first column names rows."""
+        columns = [[cell for cell in column if cell != "—"] for column in zip(*self.body, strict=True)]
+        starts = [[bool(re.match(r"[-−]?\d", cell)) for cell in column] for column in columns]
+        return [i > 0 and 2 * sum(found) >= len(found) for i, found in enumerate(starts)]
+
+
+@dataclass(frozen=True)
+class Picture:
+    png: Path
+    title: str
+
+
+Block = Heading | Text | Grid | Picture
+
+
+def read_grid(path: Path) -> Grid:
+    """A table as `stcl.reporting.tables` writes it: a paragraph, then a Markdown table."""
+    caption, _, table = path.read_text().partition("\n\n")
+    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.strip().splitlines()]
+    if len(lines) < 2 or {len(line) for line in lines} != {len(lines[0])}:
+        raise ValueError(f"{path} is not a caption and a Markdown table; delete it and run snakemake again")
+    return Grid(lines[0], lines[2:], caption)
+
+
+def read_caption(path: Path) -> str:
+    """A caption of the folder workflow/report in one line."""
+    return " ".join(path.read_text().split()).replace("``", "`")

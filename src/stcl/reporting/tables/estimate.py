@@ -1,0 +1,82 @@
+"""Mean and spread of a quantity over training seeds, and how it stands beside a published one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import hypot
+from statistics import fmean, stdev
+
+from stcl.reporting.runs import Run
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Over the seeds that finished; the others are counted, not averaged."""
+
+    values: tuple[float, ...]
+    unfinished: tuple[str, ...] = ()  # statuses of the seeds without a value
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.values) if self.values else None
+
+    @property
+    def std(self) -> float | None:
+        """Sample standard deviation; a single seed has none."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    def columns(self) -> dict[str, object]:
+        """For the tidy table; what is not known is empty."""
+        return {
+            "mean": "" if self.mean is None else self.mean,
+            "std": "" if self.std is None else self.std,
+            "n_seeds": len(self.values),
+            "n_unfinished": len(self.unfinished),
+        }
+
+    def text(self, published: list[float] | None = None) -> str:
+        """As people read it: `2.31 ± 0.04`, or what is missing; beside it the published value and the ratio."""
+        counts = [f"{self.unfinished.count(status)} {status}" for status in dict.fromkeys(self.unfinished)]
+        if self.mean is None:
+            return ", ".join(counts) if len(self.unfinished) > 1 else "".join(self.unfinished)
+        text = _number(self.mean, self.mean) + (f" ± {_number(self.std, self.mean)}" if self.std is not None else "")
+        if published is not None:
+            text += f" [{beside(published)}, ×{self.mean / published[0]:.2f}]{'*' if self.differs(published) else ''}"
+        return text + (f" ({', '.join(counts)})" if counts else "")
+
+    def differs(self, published: list[float]) -> bool:
+        """Further from the published mean than three combined standard deviations.
+
+        One seed alone has no deviation of its own and is given the published one.
+        """
+        mean, std = published
+        own = self.std if self.std is not None else std
+        return abs(self.mean - mean) > 3 * hypot(own, std)
+
+
+MARKS = (
+    "In brackets the published mean ± standard deviation and the ratio of ours to it; * marks a difference of more "
+    "than three combined standard deviations (a single seed is given the published deviation)."
+)
+
+
+def beside(published: list[float]) -> str:
+    mean, std = published
+    return f"{_number(mean, mean)} ± {_number(std, mean)}"
+
+
+def estimate(runs: list[Run], value: Callable[[Run], float]) -> Estimate:
+    """`value(run)` over the runs that are done."""
+    done = [run for run in runs if run.status == "done"]
+    return Estimate(tuple(value(run) for run in done), tuple(run.status for run in runs if run.status != "done"))
+
+
+def percent(runs: list[Run], quantity: str) -> Estimate:
+    """A test error, in percent."""
+    return estimate(runs, lambda run: 100 * run.errors[quantity])
+
+
+def _number(value: float, size: float) -> str:
+    """Two decimals, three below one; powers of ten where that would show nothing."""
+    if 0 < abs(size) < 1e-2:
+        return f"{value:.2e}"
+    return f"{value:.{3 if abs(size) < 1 else 2}f}"

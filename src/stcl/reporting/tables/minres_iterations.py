@@ -1,0 +1,45 @@
+"""Table `minres_iterations`: errors and cost against the number of Krylov steps m behind an sTCL target."""
+
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from stcl.reporting.runs import read_runs
+from stcl.reporting.tables import command
+from stcl.reporting.tables.estimate import MARKS, percent
+from stcl.reporting.tables.render import Table
+from stcl.reporting.tables.timing import training_seconds
+
+CAPTION = (
+    "Effect of the number of MINRES steps m with which the tangent target is solved for: test errors in percent, mean "
+    "± sample standard deviation over training seeds, and the seconds of one training (measured seconds of an epoch, "
+    "alone on the machine, times the epochs)."
+)
+QUANTITIES = ("field_error", "jacobian_error")
+
+
+def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
+    """`inputs`: the runs and one record of timing; `spec["variants"]`: m of each block."""
+    timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
+    seconds = training_seconds(timings)
+    runs = read_runs([path for path in inputs if path.suffix != ".json"])
+    rows, body = [], []
+    for block, members in groupby(runs, lambda run: run.block):
+        members = list(members)
+        m = spec["variants"][block]["steps"]
+        theirs = published["minres_iterations"].get(m, {}) if published else {}
+        entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
+        time = seconds.get((block, members[0].method))
+        rows += [
+            {"m": m, "quantity": quantity} | entry.columns() | {"seconds": "" if time is None else time}
+            for quantity, entry in entries.items()
+        ]
+        shown = "missing" if time is None else f"{time:.3g}" + (f" [{theirs['seconds']}]" if theirs else "")
+        body.append([str(m), *(entry.text(theirs.get(quantity)) for quantity, entry in entries.items()), shown])
+    caption = CAPTION + (f" {MARKS} Published seconds are of another machine." if published else "")
+    return Table(caption, rows, ["m", "Field error", "Jacobian error", "Seconds"], body)
+
+
+if __name__ == "__main__":
+    command.main("minres_iterations", build)

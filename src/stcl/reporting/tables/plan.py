@@ -1,0 +1,108 @@
+"""Which tables a study has, and what each is made from. Imports nothing heavy: the Snakefile reads this."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stcl.study.plan import Block, Cell, Plan
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One table: the module that builds it, its spec, and what it reads. Paths are relative to the results folder."""
+
+    module: str
+    spec: dict[str, Any]
+    cells: tuple[Cell, ...] = ()
+    records: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """Files that must be there."""
+        names = ("train.json", "errors.json", "history.csv")
+        return [f"runs/{cell.path}/{name}" for cell in self.cells for name in names] + list(self.records)
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the command line names: folders of runs, and single records."""
+        return [f"runs/{cell.path}" for cell in self.cells] + list(self.records)
+
+
+def table_plans(plan: Plan) -> dict[str, TablePlan]:
+    """Every table of the study by name."""
+    main = tuple(plan.final_cells(plan.problem_blocks))
+    studies = plan.config.studies
+    tables = {name: TablePlan("errors", {"table": name}, main) for name in ("field_error", "jacobian_error")}
+    if any(cell.method != "fno" for cell in main):
+        tables["per_cell_settings"] = TablePlan("per_cell_settings", {"problems": _settings(plan)}, main)
+    tables["wallclock"] = TablePlan(
+        "wallclock",
+        {},
+        records=(
+            *(f"timing/{name}.json" for name in plan.config.problems),
+            *(f"labels/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),
+        ),
+    )
+    if studies.minres_iterations:
+        blocks = plan.minres_blocks
+        cells = tuple(plan.final_cells(blocks))
+        timing = ("timing/minres_iterations.json",)
+        tables["minres_iterations"] = TablePlan("minres_iterations", {"variants": _variants(blocks)}, cells, timing)
+    if studies.sketch_count:
+        blocks = plan.sketch_blocks
+        cells = tuple(plan.final_cells(blocks))
+        spec = {"variants": _variants(blocks)}
+        tables["sketch_resolution"] = TablePlan("sketch", spec | {"table": "sketch_resolution"}, cells)
+        spec |= {"table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
+        tables["gradient_variance"] = TablePlan("sketch", spec, cells)
+        spec = {"variants": _variants(blocks), "grid": studies.sketch_count.runtime_grid}
+        tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
+    if studies.forms:
+        tables["forms"] = _forms(plan)
+    if studies.conditioning:
+        names = [name for name in plan.config.problems if name in studies.conditioning.options]
+        records = tuple(f"conditioning/{name}.json" for name in names)
+        forms = {name: _form(plan.config.problems[name].methods.stcl.form) for name in names}
+        tables["conditioning"] = TablePlan("conditioning", {"forms": forms}, records=records)
+    return tables
+
+
+def _forms(plan: Plan) -> TablePlan:
+    """Of each problem its own cells at the N of the comparison, then those with other forms."""
+    variants, cells = {}, []
+    for problem in plan.config.problems:
+        study = plan.config.studies.forms.get(problem)
+        if study is not None:
+            blocks = [plan.blocks[problem], *(block for block in plan.form_blocks if block.problem == problem)]
+            cells += [cell for cell in plan.final_cells(blocks) if cell.n_train == study.n_train]
+            variants |= {
+                block.name: {"problem": problem, "form": _form(block.settings.methods.stcl.form)} for block in blocks
+            }
+    return TablePlan("forms", {"variants": variants}, tuple(cells))
+
+
+def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:
+    return {block.name: dict(block.variant) for block in blocks}
+
+
+def _settings(plan: Plan) -> dict[str, Any]:
+    """Bank, form and λ grids of each problem."""
+    found = {}
+    for name, settings in plan.config.problems.items():
+        tuned = {method: chosen for method, chosen in settings.methods.enabled() if method != "fno"}
+        validated = plan.config.selection == "validation"
+        found[name] = {
+            "bank": settings.bank.train,
+            "form": _form(tuned["stcl"].form) if "stcl" in tuned else "",
+            "grids": {method: chosen.lambda_grid if validated else None for method, chosen in tuned.items()},
+        }
+    return found
+
+
+def _form(form: Any) -> str:
+    """Form, solver steps and metric in a few words."""
+    words = [form.name.replace("_", " ")]
+    if getattr(form, "steps", None) is not None:
+        words.append(f"{form.steps} steps")
+    if getattr(form, "metric", None) is not None:
+        words.append(form.metric.name.replace("_", " "))
+    return ", ".join(words)

@@ -1,0 +1,1 @@
+"""What jobs run on: stores, checkpoints, devices, processes, progress, signals, the identity of code."""

@@ -1,0 +1,50 @@
+"""Chunks of samples over processes, in order."""
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+from stcl.runtime.allocator import keep_heap
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
+    """work(task) for each task, in order, on `workers` processes of one BLAS thread each.
+
+    At most two tasks per worker are under way, so that memory does not grow with the number of tasks.
+    """
+    if workers == 1:
+        yield from map(work, tasks)
+        return
+    # A fresh interpreter reads the thread limit before it loads BLAS; a forked one would have loaded it already.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start_worker) as pool:
+        waiting = deque()
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(work, task))
+                if len(waiting) >= 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _start_worker() -> None:
+    """Keep freed memory, and end when the parent is killed: a worker would wait for work for ever."""
+    keep_heap()
+
+    def watch() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

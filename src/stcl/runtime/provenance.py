@@ -1,0 +1,85 @@
+"""What a result depends on: canonical specs and the identity of the code that made it. Imports nothing heavy."""
+
+import ast
+import functools
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "stcl"
+
+
+def canonical(spec: Any) -> str:
+    """JSON that is equal exactly when the specs are: sorted keys, no spaces, no NaN."""
+    return json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@functools.cache
+def code_id(*modules: str) -> str:
+    """A hash of what these modules and everything they import from this package do.
+
+    Comments, docstrings and formatting do not count. Modules imported by name at run time (problems, forms, metrics)
+    are not seen here: a job lists the ones it uses.
+    """
+    reached: dict[str, str] = {}
+    waiting = list(modules)
+    while waiting:
+        module = waiting.pop()
+        if module in reached:
+            continue
+        code, imports = _parse(module)
+        reached[module] = code
+        waiting += imports
+    digest = hashlib.sha256()
+    for module in sorted(reached):
+        digest.update(f"{module}\0{reached[module]}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _parse(module: str) -> tuple[str, tuple[str, ...]]:
+    path = _source(module)
+    if path is None:
+        raise ValueError(f"no module {module} below {ROOT}; check the name in the rule that asked for its code id")
+    tree = ast.parse(path.read_text())
+    imports = {name for name in _imports(module, path, tree) if name.split(".")[0] == PACKAGE and _source(name)}
+    parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
+    compiled = path.with_suffix(".c")  # what a module has in C beside it
+    code = ast.dump(_without_docstrings(tree)) + (compiled.read_text() if compiled.is_file() else "")
+    return code, tuple(sorted(imports | parents))
+
+
+def _source(module: str) -> Path | None:
+    stem = ROOT.joinpath(*module.split("."))
+    for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _imports(module: str, path: Path, tree: ast.Module) -> Iterator[str]:
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*base, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree

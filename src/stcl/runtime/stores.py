@@ -1,0 +1,239 @@
+"""Zarr stores of samples, written in chunks, checked when read.
+
+A store lives in a folder of its own next to a manifest:
+
+    <name>/fields.zarr     Zarr v3 group; every array is readable by name with xarray.open_zarr
+    <name>.json            manifest: the spec and the content hash; consumers depend on this file
+    <name>.ledger.json     what it cost: seconds, solves, bytes, code id
+
+The ledger is apart from the manifest because it differs between two runs that give the same data, and equal data must
+not make anything downstream stale. A store is written in a working folder and moved into place when it is complete.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from stcl.core.layout import Layout
+from stcl.runtime.provenance import canonical
+
+FIELDS = "fields.zarr"
+DIGEST_BYTES = 16
+
+
+class StoreError(RuntimeError):
+    """A store is missing, incomplete, or not the one its manifest describes."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A per-sample array: the names and sizes of the axes after `sample`."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    description: str
+    units: str = "1"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON so that a reader sees either the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(content, sort_keys=True, indent=1) + "\n")
+    partial.replace(path)
+
+
+class StoreWriter:
+    """A store under construction. Opening the same folder again with the same key continues after the last chunk."""
+
+    def __init__(
+        self,
+        folder: Path,
+        key: str,
+        samples: int,
+        fields: Mapping[str, Field],
+        constants: Mapping[str, tuple[tuple[str, ...], np.ndarray]],
+        attributes: Mapping[str, Any],
+    ) -> None:
+        self.folder, self.key, self.samples = folder, key, samples
+        self.fields, self.constants = fields, constants
+        self.done = 0
+        self.cost: Counter = Counter()
+        if self._continued():
+            self.group = zarr.open_group(folder / FIELDS, mode="r+")
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.group = zarr.create_group(folder / FIELDS, zarr_format=3, attributes=dict(attributes))
+        for name, field in fields.items():
+            self.group.create_array(
+                name,
+                shape=(samples, *field.shape),
+                chunks=(1, *field.shape),
+                dtype="float32",
+                compressors=None,
+                dimension_names=("sample", *field.dims),
+                attributes={"description": field.description, "units": field.units},
+            )
+        for name, (dims, values) in constants.items():
+            array = self.group.create_array(name, data=values, compressors=None, dimension_names=dims)
+            array.attrs["units"] = "1"
+        self.group.create_array(
+            "digest",
+            shape=(samples, DIGEST_BYTES),
+            chunks=(samples, DIGEST_BYTES),
+            dtype="uint8",
+            compressors=None,
+            dimension_names=("sample", "byte"),
+            attributes={"description": "BLAKE2b of the sample's arrays in alphabetical order", "units": "1"},
+        )
+        self._note_progress()
+
+    @property
+    def _progress(self) -> Path:
+        return self.folder / "progress.json"
+
+    def _note_progress(self) -> None:
+        write_json(self._progress, {"key": self.key, "done": self.done, "cost": self.cost})
+
+    def _continued(self) -> bool:
+        """Take over what an interrupted run of the same job has finished, if there is any."""
+        try:
+            progress = json.loads(self._progress.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False
+        if progress["key"] != self.key or not (self.folder / FIELDS).is_dir():  # moved, but not described, by a kill
+            return False
+        self.done, self.cost = progress["done"], Counter(progress["cost"])
+        return True
+
+    def append(self, arrays: Mapping[str, np.ndarray], cost: Mapping[str, float]) -> None:
+        """Write the next samples, every field [chunk, *shape], and add what they cost to the ledger."""
+        if set(arrays) != set(self.fields):
+            raise ValueError(f"expected the arrays {sorted(self.fields)}, got {sorted(arrays)}")
+        arrays = {name: np.ascontiguousarray(values, dtype=np.float32) for name, values in arrays.items()}
+        count = len(next(iter(arrays.values())))
+        rows = slice(self.done, self.done + count)
+        for name, values in arrays.items():
+            expected = (count, *self.fields[name].shape)
+            if values.shape != expected:
+                raise ValueError(f"expected {name} of shape {expected}, got {values.shape}")
+            if not np.isfinite(values).all():
+                raise StoreError(f"{name} of samples {rows.start}..{rows.stop - 1} has non-finite values; not stored")
+            self.group[name][rows] = values
+        self.group["digest"][rows] = _digests(arrays)
+        self.done = rows.stop
+        self.cost.update(cost)
+        self._note_progress()
+
+    def finish(self, manifest: Path, spec: Any, code: str) -> None:
+        """Move the complete store to its place beside the manifest, and describe it."""
+        if self.done != self.samples:
+            raise StoreError(f"{self.folder} holds {self.done} of {self.samples} samples; it cannot be finished")
+        content = content_hash(self.group["digest"][:], {name: v for name, (_, v) in self.constants.items()})
+        size = sum(file.stat().st_size for file in (self.folder / FIELDS).rglob("*") if file.is_file())
+        folder = manifest.with_suffix("")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder / FIELDS, ignore_errors=True)
+        (self.folder / FIELDS).replace(folder / FIELDS)
+        constants = sorted(self.constants)
+        write_json(manifest, {"spec": spec, "content": content, "samples": self.samples, "constants": constants})
+        write_json(ledger_path(manifest), {"spec": spec, "code": code, "bytes": size, **self.cost})
+        shutil.rmtree(self.folder)
+
+
+def axes(layout: Layout) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """The grid's nodes as coordinate arrays, for `StoreWriter`'s constants."""
+    return {axis: ((axis,), nodes) for axis, nodes in zip(layout.axes, layout.coordinates, strict=True)}
+
+
+def ledger_path(manifest: Path) -> Path:
+    """Where the cost of a store is written."""
+    return manifest.with_suffix(".ledger.json")
+
+
+def read_manifest(manifest: Path, at_least: int = 0) -> dict[str, Any]:
+    """The manifest of a store: spec, content hash, number of samples, of which there must be `at_least` so many."""
+    try:
+        found = json.loads(manifest.read_text())
+    except FileNotFoundError:
+        raise StoreError(f"no manifest {manifest}; build it with: snakemake {manifest}") from None
+    except json.JSONDecodeError as error:
+        raise StoreError(f"manifest {manifest} is not JSON ({error}); delete it and run snakemake again") from None
+    missing = sorted({"spec", "content", "samples", "constants"} - set(found))
+    if missing:
+        raise StoreError(f"manifest {manifest} lacks {', '.join(missing)}; delete it and run snakemake again")
+    if at_least > found["samples"]:
+        raise StoreError(
+            f"{manifest.with_suffix('')} has {found['samples']} samples, {at_least} were asked for; enlarge the dataset"
+        )
+    return found
+
+
+def read(manifest: Path, samples: int | range | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a store, checked against the manifest; of the per-sample ones all, the first few, or a range."""
+    wanted = samples if isinstance(samples, range) else range(samples or 0)
+    described = read_manifest(manifest, at_least=wanted.stop)
+    rows = range(described["samples"]) if samples is None else wanted
+    folder = manifest.with_suffix("")
+    try:
+        group = zarr.open_group(folder / FIELDS, mode="r")
+        digests = group["digest"][:]
+        constants = {name: group[name][:] for name in described["constants"]}
+        fields = [name for name in group.array_keys() if name != "digest" and name not in constants]
+        arrays = {name: _rows(group[name], rows) for name in fields}
+    except (FileNotFoundError, KeyError, ValueError) as error:
+        raise StoreError(
+            f"store {folder} is missing or truncated ({error}); delete it and run snakemake again"
+        ) from error
+    good = (
+        content_hash(digests, constants) == described["content"]
+        and len(digests) == described["samples"]
+        and np.array_equal(_digests(arrays), digests[rows.start : rows.stop])
+    )
+    if not good:
+        raise StoreError(
+            f"store {folder} is not what {manifest.name} describes: its content hash differs. Some of it was changed "
+            f"or is missing; delete both and run snakemake again"
+        )
+    return arrays | constants
+
+
+def _rows(array: zarr.Array, rows: range) -> np.ndarray:
+    if array.shape[0] < rows.stop:
+        raise ValueError(f"{array.basename} has {array.shape[0]} samples, expected {rows.stop}")
+    return array[rows.start : rows.stop]
+
+
+def content_hash(digests: np.ndarray, constants: Mapping[str, np.ndarray]) -> str:
+    """One hash for the whole store, from the samples' digests and the arrays they share."""
+    total = hashlib.blake2b(np.ascontiguousarray(digests).tobytes(), digest_size=DIGEST_BYTES)
+    for name in sorted(constants):
+        total.update(f"{name}{constants[name].shape}".encode() + np.ascontiguousarray(constants[name]).tobytes())
+    return total.hexdigest()
+
+
+def _digests(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    names = sorted(arrays)
+    count = len(arrays[names[0]])
+    digests = np.empty((count, DIGEST_BYTES), np.uint8)
+    for i in range(count):
+        digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        for name in names:
+            digest.update(np.ascontiguousarray(arrays[name][i]).data)
+        digests[i] = np.frombuffer(digest.digest(), np.uint8)
+    return digests
+
+
+def job_key(spec: Any, code: str, *contents: str) -> str:
+    """Identity of a piece of work: what is asked, by which code, from which data. Names working folders."""
+    return hashlib.sha256("\0".join([canonical(spec), code, *contents]).encode()).hexdigest()[:24]

@@ -1,0 +1,1 @@
+"""The jobs of the workflow, one module each, run as `python -m stcl.stages.<name>`."""

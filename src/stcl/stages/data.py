@@ -1,0 +1,108 @@
+"""Stage `data`: draw the inputs of one split, solve, filter, store.
+
+    python -m stcl.stages.data --spec '{"problem": "diffusion", "options": {"n": 33}, "split": "val", "samples": 64}' \
+        --out results/quick/data/diffusion/val.json
+
+An interrupted run continues after the last chunk it stored.
+"""
+
+import argparse
+import json
+import shutil
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stcl import problems
+from stcl.problems.base import Problem, SolveError
+from stcl.runtime import stores
+from stcl.runtime.allocator import keep_heap
+from stcl.runtime.parallel import ordered
+from stcl.runtime.progress import Progress
+from stcl.runtime.provenance import canonical
+
+CHUNK = 16  # samples solved together
+
+
+def generate(spec: dict[str, Any], manifest: Path, work: Path, code: str, workers: int) -> None:
+    """Write the store that `spec` describes beside `manifest`, with its ledger."""
+    problem = problems.load(spec["problem"], **spec["options"])
+    samples = spec["samples"]
+    candidates = problem.candidates(samples)
+    inputs = problem.inputs(candidates, spec["split"]).astype(np.float32)
+    title = f"{spec['problem']} {spec['split']}"
+    key = stores.job_key(spec, code)
+
+    def writer(name: str, count: int) -> stores.StoreWriter:
+        attributes = {"title": f"{title} split", "spec": canonical(spec)}
+        return stores.StoreWriter(
+            work / key / name, key, count, _fields(problem, inputs), stores.axes(problem.layout), attributes
+        )
+
+    pool = writer("candidates", candidates)
+    chunks = [inputs[i : i + CHUNK] for i in range(pool.done, candidates, CHUNK)]
+    with Progress(title, candidates, "sample", pool.done) as progress:
+        for a, (u, cost) in zip(chunks, ordered(partial(_solve, spec), chunks, workers), strict=True):
+            pool.append(_arrays(problem, a, u), cost)
+            progress.step(len(u))
+    kept = np.flatnonzero(problem.accept(pool.group["u"][:]))[:samples]
+    if len(kept) < samples:
+        raise stores.StoreError(
+            f"{title}: {len(kept)} of {candidates} candidates passed the filter, {samples} are needed; "
+            f"the prior or the filter of the problem does not fit its constants"
+        )
+    final = pool
+    if candidates > samples:
+        final = writer("kept", samples)
+        final.cost = pool.cost | {"candidates": candidates, "rejected": int(kept[-1]) + 1 - samples}
+        for i in range(final.done, samples, CHUNK):
+            final.append({name: pool.group[name].oindex[kept[i : i + CHUNK]] for name in pool.fields}, {})
+    final.finish(manifest, spec, code)
+    shutil.rmtree(work / key)
+
+
+def _solve(spec: dict[str, Any], inputs: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+    """One chunk on its own: responses, and what they cost."""
+    problem = problems.load(spec["problem"], **spec["options"])
+    start = time.perf_counter()
+    u = problem.solve(inputs.astype(np.float64))
+    return u, {**problem.counts, "seconds": time.perf_counter() - start}
+
+
+def _fields(problem: Problem, inputs: np.ndarray) -> dict[str, stores.Field]:
+    layout = problem.layout
+    described = {
+        "a": stores.Field(layout.input_dims, layout.input_shape, "input on the network's grid"),
+        "u": stores.Field(layout.response_dims, layout.response_shape, "response"),
+    }
+    if inputs.shape[1:] != layout.input_shape:
+        dims = tuple(f"solver_axis{i}" for i in range(inputs.ndim - 1))
+        described["solver_input"] = stores.Field(dims, inputs.shape[1:], "input as the reference solver takes it")
+    return described
+
+
+def _arrays(problem: Problem, inputs: np.ndarray, u: np.ndarray) -> dict[str, np.ndarray]:
+    arrays = {"a": problem.network_input(inputs), "u": u}
+    return arrays | ({"solver_input": inputs} if inputs.shape[1:] != problem.layout.input_shape else {})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m stcl.stages.data", description="Draw, solve and store one split.")
+    parser.add_argument("--spec", type=json.loads, required=True, help="problem, options, split, samples as JSON")
+    parser.add_argument("--out", type=Path, required=True, help="manifest to write; the store goes beside it")
+    parser.add_argument("--work", type=Path, default=Path("work/data"), help="where unfinished stores are kept")
+    parser.add_argument("--code", default="", help="identity of the code, for the ledger and for resuming")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    arguments = parser.parse_args()
+    keep_heap()
+    try:
+        generate(arguments.spec, arguments.out, arguments.work, arguments.code, arguments.workers)
+    except (stores.StoreError, SolveError) as error:
+        raise SystemExit(f"error: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Offline derivative-informed training: tangents solved beforehand, stored, and matched."""
+
+import torch
+
+from stcl.losses.derivative_informed import DerivativeInformed
+from stcl.losses.settings import OfflineDi
+from stcl.losses.stored_tangents import StoredTangents
+from stcl.losses.weighting import RatioWeight
+from stcl.runtime import stores
+from stcl.stages.methods import Setup
+
+
+def build(setup: Setup) -> DerivativeInformed:
+    if setup.bank is None:
+        raise ValueError("method offline_di needs the train bank; pass --bank MANIFEST")
+    settings = OfflineDi.model_validate(setup.settings)
+    bank = stores.read(setup.bank, samples=setup.n_train)
+    term = StoredTangents(torch.from_numpy(bank["v"]), torch.from_numpy(bank["w"]), settings.q, setup.device)
+    return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.lam, settings.weighting, setup.device))

@@ -1,0 +1,18 @@
+"""Sketched tangent consistency: the sensitivity equation itself, along a few directions per update. No labels."""
+
+from stcl.losses import forms
+from stcl.losses.derivative_informed import DerivativeInformed
+from stcl.losses.directions import SketchDirections
+from stcl.losses.settings import Stcl
+from stcl.losses.sketched_tangents import SketchedTangents
+from stcl.losses.weighting import RatioWeight
+from stcl.stages.methods import Setup
+
+
+def build(setup: Setup) -> DerivativeInformed:
+    settings = Stcl.model_validate(setup.settings)
+    directions = SketchDirections(
+        setup.problem, setup.basis, settings.q, settings.sketch, setup.device, seed=setup.seed
+    )
+    term = SketchedTangents(forms.load(setup.problem, settings.form), directions)
+    return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.lam, settings.weighting, setup.device))

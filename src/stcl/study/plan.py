@@ -1,0 +1,369 @@
+"""From a configuration to the nodes of the workflow: which datasets, banks and cells there are, and their specs.
+
+Imports nothing heavy: the Snakefile reads this at every start. A spec holds the slice of the configuration that its
+node depends on and nothing else, so that a change reruns exactly what it touches.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from stcl.runtime.provenance import canonical, code_id
+from stcl.study.config import Config, Fno, Methods, ProblemSettings, Tuned
+
+SELECTED = "selected"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Settings under a name that is part of paths: a problem of the study, or a variant of it in an ablation."""
+
+    name: str  # "diffusion", or "diffusion-n32-q4"
+    problem: str
+    dataset: str  # blocks with the same data share it
+    settings: ProblemSettings
+    seeds: tuple[int, ...]
+    selected: bool  # λ is chosen by validation of the problem's own block
+    variant: tuple[tuple[str, int], ...] = ()  # what an ablation varies, e.g. (("grid", 32), ("q", 4))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run. `lam` is a number, None for fno, or SELECTED: whatever the validation grid decides."""
+
+    block: str
+    n_train: int
+    method: str
+    lam: float | str | None
+    seed: int
+
+    @property
+    def path(self) -> str:
+        lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else f"{self.lam:g}"
+        return f"{self.block}/N{self.n_train}/{self.method}/lam{lam}/seed{self.seed}"
+
+
+class Plan:
+    """The whole study. Paths are relative to the workflow's folder."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.results = f"results/{config.preset}"
+
+    # -- blocks -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def blocks(self) -> dict[str, Block]:
+        """Every block by its name, the problems first."""
+        studies = [*self.minres_blocks, *self.sketch_blocks, *self.form_blocks, *self.long_blocks.values()]
+        return {block.name: block for block in [*self.problem_blocks, *studies]}
+
+    @property
+    def problem_blocks(self) -> list[Block]:
+        validated = self.config.selection == "validation"
+        seeds = tuple(self.config.seeds)
+        return [Block(name, name, name, s, seeds, validated) for name, s in self.config.problems.items()]
+
+    @property
+    def minres_blocks(self) -> list[Block]:
+        study = self.config.studies.minres_iterations
+        if study is None:
+            return []
+        settings = self.config.problems[study.problem]
+        stcl = settings.methods.stcl
+        return [
+            Block(
+                f"{study.problem}-m{m}",
+                study.problem,
+                study.problem,
+                _derived(
+                    settings,
+                    train_sizes=[study.n_train],
+                    methods=Methods(
+                        stcl=_derived(stcl, lam=study.lam, form=_derived(stcl.form, steps=m)),
+                    ),
+                ),
+                tuple(self.config.seeds),
+                selected=False,
+                variant=(("steps", m),),
+            )
+            for m in study.steps
+        ]
+
+    @property
+    def sketch_blocks(self) -> list[Block]:
+        study = self.config.studies.sketch_count
+        if study is None:
+            return []
+        base = self.config.problems[study.problem]
+        settings = _derived(
+            base,
+            train_sizes=[study.n_train],
+            samples=_derived(base.samples, train=study.n_train),
+            training=_derived(base.training, gradient_variance=True),
+        )
+        stcl = _derived(base.methods.stcl, lam=study.lam)
+        return [
+            Block(
+                f"{study.problem}-{study.option}{grid}-q{q}",
+                study.problem,
+                f"{study.problem}-{study.option}{grid}",
+                _derived(
+                    settings,
+                    options=settings.options | {study.option: grid},
+                    methods=Methods(stcl=_derived(stcl, q=q)) if q else Methods(fno=Fno()),
+                ),
+                tuple(self.config.seeds),
+                selected=False,
+                variant=(("grid", grid), ("q", q)),
+            )
+            for grid in study.grids
+            for q in study.q
+        ]
+
+    @property
+    def form_blocks(self) -> list[Block]:
+        """Other forms of the sTCL loss, in the order of the problems."""
+        blocks = []
+        for problem, settings in self.config.problems.items():
+            study = self.config.studies.forms.get(problem)
+            if study is None:
+                continue
+            stcl = settings.methods.stcl
+            stcl = _derived(stcl, lam=study.lam, weighting=study.weighting or stcl.weighting)
+            blocks += [
+                Block(
+                    f"{problem}-form-{name}",
+                    problem,
+                    problem,
+                    _derived(settings, train_sizes=[study.n_train], methods=Methods(stcl=_derived(stcl, form=form))),
+                    tuple(self.config.seeds),
+                    selected=False,
+                )
+                for name, form in sorted(study.forms.items())
+            ]
+        return blocks
+
+    @property
+    def long_blocks(self) -> dict[str, Block]:
+        """The longer trainings by problem, with the first seed alone."""
+        return {
+            name: Block(
+                f"{name}-long",
+                name,
+                name,
+                _derived(
+                    self.config.problems[name],
+                    train_sizes=[run.n_train],
+                    training=_derived(self.config.problems[name].training, epochs=run.epochs),
+                ),
+                tuple(self.config.seeds[:1]),
+                selected=self.config.selection == "validation",
+            )
+            for name, run in self.config.studies.long_runs.items()
+        }
+
+    @cached_property
+    def datasets(self) -> dict[str, Block]:
+        """A block of each dataset: they agree in what the data depends on."""
+        return {block.dataset: block for block in reversed(self.blocks.values())}
+
+    # -- cells ------------------------------------------------------------------------------------------------
+
+    def final_cells(self, blocks: Iterable[Block]) -> list[Cell]:
+        """The cells whose errors are reported."""
+        return [
+            Cell(block.name, n, method, _lambda(block, chosen, n), seed)
+            for block in blocks
+            for n in block.settings.train_sizes
+            for method, chosen in block.settings.methods.enabled()
+            for seed in block.seeds
+        ]
+
+    def shown_cells(self, problem: str, all_seeds: bool = False) -> list[Cell]:
+        """Each method at the N that is shown, with the first seed or with all of them."""
+        block = self.blocks[problem]
+        seeds = block.seeds if all_seeds else block.seeds[:1]
+        cells = self.final_cells([block])
+        return [c for c in cells if c.n_train == shown_size(block.settings) and c.seed in seeds]
+
+    def convergence_cells(self) -> list[Cell]:
+        """Each method of each problem with the first seed: the long run where there is one."""
+        return [
+            cell
+            for problem in self.config.problems
+            for cell in (
+                self.final_cells([self.long_blocks[problem]])
+                if problem in self.long_blocks
+                else self.shown_cells(problem)
+            )
+        ]
+
+    def decision(self, cell: Cell) -> str:
+        """Name of the decision that a cell with a selected λ takes."""
+        block = self.blocks[cell.block]
+        if block.settings.selection_scope == "problem":
+            return block.problem
+        return f"{block.problem}/N{cell.n_train}/{cell.method}"
+
+    def tuning_cells(self, decision: str) -> list[Cell]:
+        """The cells that a decision compares: every λ of the grid with every tuning seed."""
+        problem, _, scope = decision.partition("/")
+        settings = self.config.problems[problem]
+        if scope:
+            size, _, method = scope.partition("/")
+            n_train, methods = int(size.removeprefix("N")), [method]
+        else:
+            n_train = min(settings.train_sizes)
+            methods = [name for name, chosen in settings.methods.enabled() if getattr(chosen, "lambda_grid", None)]
+        return [
+            Cell(problem, n_train, method, lam, seed)
+            for method in methods
+            for lam in getattr(settings.methods, method).lambda_grid
+            for seed in self.config.tune_seeds
+        ]
+
+    @cached_property
+    def decisions(self) -> list[str]:
+        cells = self.final_cells(self.blocks.values())
+        return list(dict.fromkeys(self.decision(cell) for cell in cells if cell.lam == SELECTED))
+
+    @cached_property
+    def cells(self) -> dict[str, Cell]:
+        """Every cell by its path."""
+        return {cell.path: cell for cell in self._cells()}
+
+    def _cells(self) -> Iterator[Cell]:
+        yield from self.final_cells(self.blocks.values())
+        for decision in self.decisions:
+            yield from self.tuning_cells(decision)
+
+    # -- specs ------------------------------------------------------------------------------------------------
+
+    def data_spec(self, dataset: str, split: str) -> str:
+        block = self.datasets[dataset]
+        return canonical(_problem(block) | {"split": split, "samples": getattr(block.settings.samples, split)})
+
+    def bank_spec(self, dataset: str, split: str) -> str:
+        """The train bank follows the training basis; errors are always measured along the problem's own prior."""
+        block = self.datasets[dataset]
+        settings = block.settings
+        train = split == "train"
+        return canonical(
+            _problem(block)
+            | {
+                "split": split,
+                "samples": self._bank_size(dataset) if train else getattr(settings.samples, split),
+                "directions": getattr(settings.bank, split),
+                "basis": settings.basis if train else "prior",
+                "check": settings.bank.check if train else True,
+            }
+        )
+
+    def _bank_size(self, dataset: str) -> int:
+        """Samples with stored tangents: as many as the largest offline DI cell trains on."""
+        blocks = [b for b in self.blocks.values() if b.dataset == dataset and b.settings.methods.offline_di]
+        return max(n for block in blocks for n in block.settings.train_sizes)
+
+    def train_spec(self, cell: Cell) -> str:
+        block = self.blocks[cell.block]
+        settings = block.settings
+        method = getattr(settings.methods, cell.method)
+        return canonical(
+            _problem(block)
+            | {
+                "n_train": cell.n_train,
+                "method": cell.method,
+                "lam": None if cell.lam == SELECTED else cell.lam,
+                "seed": cell.seed,
+                "network": settings.network.model_dump(),
+                "training": settings.training.model_dump(),
+                "settings": method.model_dump(exclude={"lam", "lambda_grid"}),
+                "basis": settings.basis if cell.method == "stcl" else None,
+            }
+        )
+
+    def timing_cells(self, group: str) -> list[Cell]:
+        """The cells whose run times are compared: those of a problem, or of one of the studies."""
+        study = self.config.studies
+        if group == "minres_iterations":
+            return [c for c in self.final_cells(self.minres_blocks) if c.seed == self.config.seeds[0]]
+        if group == "sketch_runtime":
+            grid = ("grid", study.sketch_count.runtime_grid)
+            blocks = [block for block in self.sketch_blocks if grid in block.variant]
+            return [c for c in self.final_cells(blocks) if c.seed == self.config.seeds[0]]
+        return self.shown_cells(group)
+
+    def timing_spec(self, group: str) -> str:
+        """The cells by path, without what is not part of a plain training. The value of λ does not matter to time, so
+        every cell is timed, and named, with the same."""
+        specs = {}
+        for cell in self.timing_cells(group):
+            timed = replace(cell, lam=1.0 if cell.lam is not None else None)
+            spec = json.loads(self.train_spec(timed))
+            spec["training"]["gradient_variance"] = False
+            specs[timed.path] = spec
+        return canonical({"cells": specs, "epochs": self.config.timing.epochs})
+
+    def conditioning_spec(self, problem: str) -> str:
+        study = self.config.studies.conditioning
+        return canonical(
+            {
+                "problem": problem,
+                "options": study.options[problem],
+                "form": self.config.problems[problem].methods.stcl.form.model_dump(),
+                "samples": study.samples,
+                "seed": 0,
+            }
+        )
+
+    # -- code -------------------------------------------------------------------------------------------------
+
+    def code(self, stage: str, problem: str) -> str:
+        """Identity of a stage's code together with its own problem's, not with the other problems'."""
+        return code_id(f"stcl.stages.{stage}", f"stcl.problems.{problem}")
+
+    def cells_code(self, stage: str, *cells: Cell) -> str:
+        """As `code`, with the modules of the cells' methods, forms and metrics."""
+        modules = dict.fromkeys(m for cell in cells for m in self._modules(cell))
+        return code_id(f"stcl.stages.{stage}", *modules)
+
+    def conditioning_code(self, problem: str) -> str:
+        settings = self.config.problems[problem]
+        return code_id("stcl.stages.conditioning", f"stcl.problems.{problem}", *_form_modules(settings))
+
+    def _modules(self, cell: Cell) -> Iterator[str]:
+        block = self.blocks[cell.block]
+        yield f"stcl.problems.{block.problem}"
+        yield f"stcl.stages.methods.{cell.method}"
+        if cell.method == "stcl":
+            yield from _form_modules(block.settings)
+
+
+def shown_size(settings: ProblemSettings) -> int:
+    return settings.shown_size or max(settings.train_sizes)
+
+
+def _form_modules(settings: ProblemSettings) -> Iterator[str]:
+    """Modules that are loaded by the name of the sTCL form and of its metric."""
+    form = settings.methods.stcl.form
+    yield f"stcl.losses.forms.{form.name}"
+    metric = getattr(form, "metric", None)
+    if metric is not None:
+        yield f"stcl.losses.metrics.{metric.name}"
+
+
+def _problem(block: Block) -> dict[str, Any]:
+    return {"problem": block.problem, "options": block.settings.options}
+
+
+def _derived(settings: Any, **changes: Any) -> Any:
+    return settings.model_copy(update=changes)
+
+
+def _lambda(block: Block, chosen: Any, n_train: int) -> float | str | None:
+    if not isinstance(chosen, Tuned):
+        return None
+    return SELECTED if block.selected and chosen.lambda_grid else chosen.fixed(n_train)

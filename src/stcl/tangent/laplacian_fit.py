@@ -1,0 +1,140 @@
+"""Which Laplacian is nearest to a tangent operator: D^1/2 (Σ wᵢ Lᵢ + shift) D^1/2 from products with smooth modes."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from stcl.losses import settings
+from stcl.problems.base import Problem
+from stcl.tangent.operator import TangentOperator
+from stcl.tangent.residual import single_block
+from stcl.tangent.states import states
+from stcl.tangent.stencil import diagonal
+from stcl.tangent.transforms import KINDS, basis, laplacian_diagonal
+
+STATES = 2  # that a fit before training looks at
+MODES = 6  # per axis, from the smoothest to the roughest
+SPREAD = 1.5  # of the diagonal, largest to smallest, from which on the fit divides by it
+
+
+@dataclass(frozen=True)
+class LaplacianFit:
+    """A ≈ ± D^1/2 (Σ wᵢ Lᵢ + shift) D^1/2; D is the diagonal of A over that of the bracket, or 1."""
+
+    transforms: tuple[str, ...]
+    weights: tuple[float, ...]
+    shift: float  # negative for an operator like −Δ − κ²
+    scaled: bool
+    negated: bool  # the sign is minus: the equation was written as Δu = …
+    alignment: float  # |⟨φ, Aφ⟩| / ‖Aφ‖ over the modes φ: 1 if they are eigenvectors, 0 for a first-order operator
+
+    smooth: float  # the smallest eigenvalue of Σ wᵢ Lᵢ that is not zero
+
+    def metric(self) -> settings.FittedLaplacian:
+        """The positive metric of this fit: with half the opposite shift where the operator itself is indefinite.
+
+        Between ends without values a constant is in the Laplacian's kernel: it weighs like the smoothest wave.
+        """
+        shift = self.shift if self.shift >= 0 else -self.shift / 2
+        if "sine" not in self.transforms:
+            shift = max(shift, self.smooth)
+        return settings.FittedLaplacian(
+            transforms=list(self.transforms), weights=list(self.weights), shift=shift, scaled=self.scaled
+        )
+
+
+def complete(problem: Problem, chosen: settings.FittedLaplacian) -> settings.FittedLaplacian:
+    """The settings with what was left out fitted to the operator at a few states."""
+    given = chosen.model_dump(exclude_none=True)
+    if len(given) == len(type(chosen).model_fields):
+        return chosen
+    a, u = states(problem, STATES)
+    fit = fit_laplacian([TangentOperator(problem, u[i], a[i]) for i in range(len(a))])
+    return fit.metric().model_copy(update=given)
+
+
+def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
+    """Ends by which modes are nearest to eigenvectors, then weights and shift by least squares over all states."""
+    problem = operators[0].problem
+    equations = single_block(problem.residual(operators[0].u, operators[0].a), "fitted_laplacian").shape[1:]
+    grid = problem.layout.grid
+    nodes = equations[-len(grid) :]
+    allowed = [("sine",) if n - m == 2 else KINDS for n, m in zip(grid, nodes, strict=True)]
+    products = [op.product for op in operators]
+    probed = {kinds: _probe(products, operators[0], kinds, nodes) for kinds in itertools.product(*allowed)}
+    kinds = max(probed, key=lambda kinds: probed[kinds][1])
+    images, alignment, symbols = probed[kinds]
+    roughness = symbols.sum(1)
+    negated = bool(np.sum(images.mean(0) * (roughness - roughness.mean())) < 0)  # falls with roughness
+    weights, shift = _least_squares(-images if negated else images, symbols)
+
+    own = laplacian_diagonal(kinds, weights, shift, nodes)
+    ratios = [diagonal(problem, op.u, op.a, equations)[0] / torch.as_tensor(own).to(op.u) for op in operators]
+    scaled = _worth_scaling(operators, [r.flatten() for r in ratios], own)
+    if scaled:
+        products = [_scaled_product(op, r.flatten()) for op, r in zip(operators, ratios, strict=True)]
+        images, alignment, symbols = _probe(products, operators[0], kinds, nodes)
+        weights, shift = _least_squares(-images if negated else images, symbols)
+    eigenvalues = [basis(kind, m)[1] for kind, m in zip(kinds, nodes, strict=True)]
+    waves = [w * values[values > 1e-12].min() for w, values in zip(weights, eigenvalues, strict=True) if w > 0]
+    return LaplacianFit(kinds, weights, shift, scaled, negated, alignment, smooth=float(min(waves, default=0.0)))
+
+
+def _worth_scaling(operators: list[TangentOperator], ratios: list[Tensor], own: np.ndarray) -> bool:
+    """Whether A's diagonal varies other than the fit's, keeps its sign, and was found: A has next neighbours only."""
+    d = torch.stack(ratios)
+    if not (d.amin() > 0 or d.amax() < 0) or d.abs().amax() < SPREAD * d.abs().amin():
+        return False
+    for operator, ratio in zip(operators, ratios, strict=True):
+        rows = torch.linspace(0, len(ratio) - 1, 8, device=ratio.device).long()
+        columns = torch.eye(len(ratio), dtype=ratio.dtype, device=ratio.device)[rows]
+        exact = operator.product(columns).gather(1, rows[:, None])[:, 0]
+        found = ratio[rows] * torch.as_tensor(own.ravel()).to(ratio)[rows % own.size]
+        if (exact - found).abs().max() > 0.01 * exact.abs().max():
+            return False
+    return True
+
+
+def _scaled_product(operator: TangentOperator, d: Tensor) -> Callable[[Tensor], Tensor]:
+    """D^-1/2 A D^-1/2 with D = d / mean d."""
+    scale = (d / d.mean()).rsqrt()  # also where all of d is negative
+    return lambda x: scale * operator.product(scale * x)
+
+
+def _probe(
+    products: list[Callable[[Tensor], Tensor]], operator: TangentOperator, kinds: tuple[str, ...], nodes: torch.Size
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """⟨φ, Aφ⟩ of each state and mode, the mean alignment, and the eigenvalues of L₁ … L_d for each mode [modes, d]."""
+    bases = [basis(kind, m) for kind, m in zip(kinds, nodes, strict=True)]
+    fields = len(operator.unknowns) // nodes.numel()
+    chosen = [np.unique(np.geomspace(1, m, MODES).round().astype(int)) - 1 for m in nodes]
+    modes, symbols = [], []
+    for wave in itertools.product(*chosen):
+        mode = np.ones(())
+        for (table, _), k in zip(bases, wave, strict=True):
+            mode = np.multiply.outer(mode, table[k])
+        modes.append(np.tile(mode.ravel(), fields) / np.sqrt(fields))
+        symbols.append([values[k] for (_, values), k in zip(bases, wave, strict=True)])
+    modes = torch.as_tensor(np.array(modes)).to(operator.u)
+    images, alignment = [], []
+    for product in products:
+        image = product(modes)
+        images.append((modes * image).sum(1))
+        alignment.append((images[-1].abs() / image.norm(dim=1).clamp_min(1e-300)).mean())
+    return torch.stack(images).double().cpu().numpy(), float(torch.stack(alignment).mean()), np.array(symbols)
+
+
+def _least_squares(images: np.ndarray, symbols: np.ndarray) -> tuple[tuple[float, ...], float]:
+    """Weights ≥ 0 and a shift of either sign that give the images, in relative terms."""
+    target = images.mean(0)
+    importance = 1 / (np.abs(target) + 0.02 * np.median(np.abs(target)))
+    columns = np.column_stack([symbols, np.ones(len(symbols)), -np.ones(len(symbols))])
+    found, _ = nnls(importance[:, None] * columns, importance * target)
+    *weights, up, down = map(float, found)
+    shift = up - down
+    return tuple(weights), 0.0 if abs(shift) < 1e-8 * sum(weights) else shift

@@ -1,0 +1,55 @@
+"""A(u, a) at one state as a square linear operator, by products alone."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from stcl.problems.base import Problem
+from stcl.tangent.residual import input_derivative, state_derivative
+from stcl.tangent.unknowns import Unknowns
+
+COLUMNS = 256  # of a matrix that are made together
+
+
+class TangentOperator:
+    """A = ∂F/∂u (u, a) between the unknowns of the residual."""
+
+    def __init__(self, problem: Problem, u: Tensor, a: Tensor) -> None:
+        """At one sample, u [*response_shape] and a [*input_shape]."""
+        self.problem, self.u, self.a = problem, u[None], a[None]
+        self.unknowns = Unknowns(problem.residual(self.u, self.a), problem.layout)
+        self.assembled: Tensor | None = None  # A as a matrix, if `assemble` was called: products are faster then
+
+    def product(self, x: Tensor) -> Tensor:
+        """A x for x [k, unknowns]."""
+        if self.assembled is not None:
+            return x @ self.assembled.T
+        fields = self.unknowns.embed(x)[None]
+        return self.unknowns.join(state_derivative(self.problem, self.u, self.a, fields))[0]
+
+    def transposed_product(self, y: Tensor) -> Tensor:
+        """Aᵀ y for y [k, unknowns]."""
+        if self.assembled is not None:
+            return y @ self.assembled
+        return self.unknowns.restrict(torch.func.vmap(self._pullback)(y)[0][:, 0])
+
+    @cached_property
+    def _pullback(self) -> Callable[[Tensor], tuple[Tensor]]:
+        def equations(state: Tensor) -> Tensor:
+            return self.unknowns.join(self.problem.residual(state, self.a), batch_axes=1)[0]
+
+        return torch.func.vjp(equations, self.u)[1]
+
+    def right_hand_side(self, v: Tensor) -> Tensor:
+        """−B v [k, unknowns] for directions v [k, *input_shape]."""
+        return -self.unknowns.join(input_derivative(self.problem, self.u, self.a, v))[0]
+
+    def matrix(self) -> Tensor:
+        """A as a dense matrix, a few columns at a time."""
+        columns = torch.eye(len(self.unknowns), dtype=self.u.dtype, device=self.u.device)
+        return torch.cat([self.product(few) for few in columns.split(COLUMNS)]).T
+
+    def assemble(self) -> None:
+        self.assembled = self.matrix()

@@ -1,0 +1,112 @@
+"""What the probe measures, against dense matrices: the large operators' way on operators small enough to check."""
+
+import equations
+import numpy as np
+import pytest
+import torch
+
+from stcl import probe, problems
+from stcl.diagnosis import _spectrum, histogram
+from stcl.losses import metrics, rule
+from stcl.tangent.operator import TangentOperator
+from stcl.tangent.states import states
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """No operator is small enough to be assembled."""
+    monkeypatch.setattr(probe, "SMALL", 0)
+    monkeypatch.setattr("stcl.diagnosis.SMALL", 0)
+
+
+def dense(problem) -> list[np.ndarray]:
+    a, u = states(problem, probe.STATES)
+    return [TangentOperator(problem, u[i], a[i]).matrix().numpy() for i in range(len(a))]
+
+
+@pytest.mark.parametrize("name", ["diffusion", "helmholtz"])
+@pytest.mark.usefixtures("large")
+def test_condition_numbers_of_elliptic_operators_without_matrices(name):
+    problem = problems.load(name, n=13)
+    found = probe.measure(problem)
+    matrices = dense(problem)
+    metric = metrics.load(problem, found.metric)
+    a, _ = states(problem, probe.STATES)
+    raw = np.median([np.linalg.cond(m) ** 2 for m in matrices])
+    with_metric = np.median(
+        [np.linalg.cond(m.T @ metric.matrix(x).numpy() @ m) for m, x in zip(matrices, a, strict=True)]
+    )
+    np.testing.assert_allclose(found.condition_raw, raw, rtol=0.03)
+    np.testing.assert_allclose(found.condition_metric, with_metric, rtol=0.03)
+    assert not found.condition_raw_is_bound
+    assert not found.condition_metric_is_bound
+    values = [np.linalg.eigvals(metric.matrix(x).numpy() @ m) for m, x in zip(matrices, a, strict=True)]
+    np.testing.assert_allclose(found.lowest, min(v.real.min() / np.abs(v).max() for v in values), rtol=0.05)
+    np.testing.assert_allclose(found.nearest, min(np.abs(v).min() / np.abs(v).max() for v in values), rtol=0.05)
+
+
+@pytest.mark.usefixtures("large")
+def test_without_a_solver_the_condition_number_is_a_bound():
+    equation = equations.benchmark("allen_cahn")
+    found = probe.measure(equation)
+    exact = np.median([np.linalg.cond(m) ** 2 for m in dense(equation)])
+    assert found.condition_raw_is_bound
+    assert 0.5 * exact < found.condition_raw < 1.01 * exact
+
+
+@pytest.mark.parametrize("name", sorted(equations.OPTIONS))
+def test_the_symmetry_defect_is_that_of_the_matrix(name):
+    """From eight random sign vectors, up to their spread; the divergence of a saddle changes sign."""
+    equation = equations.benchmark(name)
+    found = probe.measure(equation, conditions=False).symmetry_defect
+    exact = []
+    for matrix in dense(equation):
+        signed = matrix.copy()
+        if name == "navier_stokes":
+            signed[200:] *= -1
+        exact.append(np.linalg.norm(signed - signed.T) / np.linalg.norm(matrix))
+    np.testing.assert_allclose(found, max(exact), rtol=0.2, atol=1e-12)
+
+
+def test_target_errors_are_those_of_the_papers_solver():
+    """MINRES with this metric, against a dense solve."""
+    equation = equations.benchmark("helmholtz")
+    found = probe.measure(equation, conditions=False)
+    assert [m for m, _ in found.target_errors] == [5, 10, 20]
+    errors = [error for _, error in found.target_errors]
+    assert errors[0] < 0.01
+    assert errors[2] < 1e-3
+
+
+@pytest.mark.parametrize("name", ["helmholtz", "navier_stokes"])
+def test_the_pictures_of_a_large_and_of_a_small_spectrum_agree(name, monkeypatch):
+    """Ritz values and weights have the moments of the eigenvalues, and the same range."""
+    equation = equations.benchmark(name)
+    exact = _spectrum(equation)
+    monkeypatch.setattr("stcl.diagnosis.SMALL", 0)
+    found = _spectrum(equation)
+    for values in (exact, found):
+        np.testing.assert_allclose(sum(share for _, share in values), 1)
+    ranges = [(min(v for v, _ in values), max(v for v, _ in values)) for values in (exact, found)]
+    np.testing.assert_allclose(ranges[1], ranges[0], rtol=0.02)
+    means = [sum(v * share for v, share in values) for values in (exact, found)]
+    np.testing.assert_allclose(means[1], means[0], rtol=0.15)
+
+
+def test_the_histogram_counts_both_signs_and_zero():
+    lines = histogram([(-50.0, 0.25), (0.0, 0.25), (2.0, 0.5)])
+    assert [line.split()[-1] for line in lines] == ["25.00%", "25.00%", "50.00%"]
+    assert "-1.0e+02 …  -3.2e+01" in lines[0]
+    assert "1.0e+00 …   3.2e+00" in lines[2]
+    assert lines[2].count("█") == 2 * lines[0].count("█")
+
+
+def test_a_probe_gives_the_same_numbers_twice():
+    equation = equations.benchmark("diffusion")
+    torch.manual_seed(1)
+    first = probe.measure(equation)
+    torch.manual_seed(2)
+    again = probe.measure(equation)
+    for field in ("condition_raw", "condition_metric", "lowest", "nearest", "symmetry_defect", "alignment"):
+        assert getattr(again, field) == pytest.approx(getattr(first, field), rel=1e-9)
+    assert rule.choose(again)[0].solver == rule.choose(first)[0].solver

@@ -1,0 +1,186 @@
+"""What the figures show, read back from their axes, against numbers worked out by hand."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from stcl import problems
+from stcl.reporting.figures import convergence, ledger, rulegraph, sketch_tradeoff, spread
+from stcl.reporting.figures.style import COLOURS, plt, save
+from stcl.runtime import stores
+from stcl.stages import data
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def run(tmp_path):
+    def write(problem, method, seed=0, history=(), field=(), jacobian=()):
+        folder = tmp_path / f"results/p/runs/{problem}/N8/{method}/lam1/seed{seed}"
+        folder.mkdir(parents=True)
+        spec = {"problem": problem, "n_train": 8, "method": method}
+        (folder / "train.json").write_text(json.dumps({"spec": spec}))
+        (folder / "errors.json").write_text("{}")
+        np.savez(folder / "errors.npz", field=np.array(field), jacobian=np.array(jacobian))
+        rows = [f"{epoch},{train},{val}" for epoch, (train, val) in enumerate(history, start=1)]
+        (folder / "history.csv").write_text("\n".join(["epoch,data,val_mse", *rows]))
+        return folder
+
+    return write
+
+
+def table(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def curve(ax, colour, style):
+    return next(line for line in ax.lines if line.get_color() == colour and line.get_linestyle() == style)
+
+
+def test_training_is_dashed_and_validation_solid(run):
+    fno = run("helmholtz", "fno", history=[(4.0, 5.0), (2.0, 3.0)])
+    stcl = run("helmholtz", "stcl", history=[(1.0, 1.5), (0.5, 0.7)])
+    figure = convergence.draw({"relative": []}, [fno / "train.json", stcl / "train.json"])
+    ax = figure.axes[0]
+    assert ax.get_title() == "Helmholtz, N = 8"
+    assert list(curve(ax, COLOURS["fno"], "--").get_ydata()) == [4.0, 2.0]
+    assert list(curve(ax, COLOURS["stcl"], "-").get_ydata()) == [1.5, 0.7]
+    assert not [line for line in ax.lines if line.get_linestyle() == ":"]
+
+
+@pytest.mark.parametrize(("epochs", "marked"), [(500, 0), (502, 1)])
+def test_only_what_is_longer_has_epoch_500_marked(run, epochs, marked):
+    run_ = run("burgers", "fno", history=[(float(e), 1.0) for e in range(epochs)])
+    ax = convergence.draw({"relative": []}, [run_ / "train.json"]).axes[0]
+    lines = [line for line in ax.lines if line.get_linestyle() == ":"]
+    assert len(lines) == marked
+    assert all(list(line.get_xdata()) == [500, 500] for line in lines)
+    window = -(-epochs // convergence.POINTS)
+    assert curve(ax, COLOURS["fno"], "--").get_ydata()[0] == np.mean(range(window))
+
+
+def test_relative_panels_divide_by_the_size_of_the_responses(run, tmp_path):
+    """Of the scored ones: the velocity of Navier-Stokes, the first N samples in training, all of them in validation."""
+    problem = problems.load("navier_stokes", n=8)
+    manifests, scored = [], {}
+    for split, samples in (("train", 9), ("val", 3)):
+        spec = {"problem": "navier_stokes", "options": {"n": 8}, "split": split, "samples": samples}
+        manifests.append(tmp_path / f"data/{split}.json")
+        data.generate(spec, manifests[-1], tmp_path / "work", "", workers=1)
+        scored[split] = stores.read(manifests[-1])["u"][: 8 if split == "train" else None, :2]
+    assert problem.layout.scored == ("y1", "y2")
+    folder = run("navier_stokes", "fno", history=[(0.09, 0.04)])
+    ax = convergence.draw({"relative": ["navier_stokes"]}, [folder / "train.json", *manifests]).axes[0]
+    size = {split: np.sqrt(np.mean(u.astype(float) ** 2)) for split, u in scored.items()}
+    assert curve(ax, COLOURS["fno"], "--").get_ydata()[0] == pytest.approx(0.3 / size["train"])
+    assert curve(ax, COLOURS["fno"], "-").get_ydata()[0] == pytest.approx(0.2 / size["val"])
+
+
+def test_costs_are_those_of_everything_that_was_needed():
+    def of(split, samples, seconds, size, **more):
+        spec = {"problem": "diffusion", "split": split, "samples": samples}
+        spec |= {"directions": more.pop("directions")} if "directions" in more else {}
+        return {"spec": spec, "seconds": seconds, "bytes": size} | more
+
+    ledgers = [
+        of("train", 100, 10.0, 2e9, candidates=150),
+        of("val", 20, 3.0, 1e9),
+        of("train", 80, 40.0, 16e9, directions=7),
+    ]
+    row = {"problem": "diffusion", "n_train": "40", "fno_seconds": "5.0", "offline_di_seconds": "8.0"}
+    found = ledger.total_costs(ledgers, [row | {"stcl_seconds": ""}])
+    # 40 of 100 pairs from 60 of 150 candidates, and 20 for validation; half of the bank's 80 samples
+    assert found["diffusion", "fno"] == ledger.Cost(60 + 20, 4 + 3 + 5, pytest.approx(0.8 + 1))
+    assert found["diffusion", "offline_di"] == ledger.Cost(80 + 40 * 7, 4 + 3 + 8 + 20, pytest.approx(1.8 + 8))
+    assert ("diffusion", "stcl") not in found
+
+
+def test_the_ledger_shows_the_errors_at_the_size_whose_cost_is_known(tmp_path):
+    errors = [
+        {"problem": "burgers", "n_train": n, "method": "fno", "mean": mean, "std": ""} for n, mean in ((4, 9), (8, 5))
+    ]
+    inputs = [table(tmp_path / f"{name}.csv", errors) for name in ("field_error", "jacobian_error")]
+    row = {"problem": "burgers", "n_train": 8, "fno_seconds": 2.0, "stcl_seconds": "", "offline_di_seconds": ""}
+    inputs.append(table(tmp_path / "wallclock.csv", [row]))
+    for split in ("train", "val"):
+        inputs.append(tmp_path / f"{split}.ledger.json")
+        spec = {"problem": "burgers", "split": split, "samples": 8}
+        inputs[-1].write_text(json.dumps({"spec": spec, "seconds": 1.0, "bytes": 1e9}))
+    axes = ledger.draw({}, inputs).axes
+    for ax, cost in zip(axes[:3], (16, 1 + 1 + 2, 2), strict=True):
+        assert (*ax.lines[0].get_xdata(), *ax.lines[0].get_ydata()) == (cost, 5)
+
+
+def test_boxes_hold_the_errors_of_all_seeds_in_percent(run):
+    rng = np.random.default_rng(0)
+    errors = rng.lognormal(-3, 1, (2, 50))
+    runs = [run("burgers", "stcl", s, field=errors[s], jacobian=errors[s].reshape(10, 5) * 2) for s in (0, 1)]
+    axes = spread.draw({}, [folder / "errors.npz" for folder in runs]).axes
+    for ax, factor in zip(axes, (100, 200), strict=True):
+        levels = {tuple(line.get_ydata()) for line in ax.lines}
+        median = factor * np.median(errors)
+        low = factor * errors[errors >= np.percentile(errors, 5)].min()
+        assert any(found == pytest.approx((median, median)) for found in levels if len(found) == 2)
+        assert any(min(found) == pytest.approx(low) for found in levels)
+        singles = [found[0] for found in levels if len(found) == 1]
+        assert sorted(singles) == pytest.approx([factor * errors.mean(), factor * errors.max()])
+
+
+def test_sketches_show_errors_variance_share_and_relative_time(tmp_path):
+    errors = [
+        {"grid": 9, "q": q, "quantity": name, "mean": mean, "std": 0.5}
+        for name in ("field_error", "jacobian_error")
+        for q, mean in ((0, 8.0), (1, 4.0), (2, 3.0))
+    ]
+    parts = {0: (0.0, 5.0), 1: (1.0, 10.0), 2: (0.5, 10.0)}
+    variance = [
+        {"grid": 9, "q": q, "quantity": name, "mean": value, "std": ""}
+        for q, both in parts.items()
+        for name, value in zip(("weighted", "total"), both, strict=True)
+    ]
+    runtime = [{"q": q, "minutes": 2 * r, "ratio": r} for q, r in ((0, 1.0), (2, 2.6), (1, 1.8))]
+    rows = {"sketch_resolution": errors, "gradient_variance": variance, "sketch_runtime": runtime}
+    inputs = [table(tmp_path / f"{name}.csv", content) for name, content in rows.items()]
+    field, _, share, time = sketch_tradeoff.draw({"grid": 9}, inputs).axes
+    informed, alone = [c.lines[0] for c in field.containers]
+    assert list(informed.get_ydata()) == [4.0, 3.0]
+    assert list(alone.get_ydata()) == [8.0]
+    assert list(share.lines[0].get_ydata()) == [10.0, 5.0]
+    assert (list(time.lines[0].get_xdata()), list(time.lines[0].get_ydata())) == ([0, 1, 2], [1.0, 1.8, 2.6])
+
+
+def test_equal_figures_are_equal_files(tmp_path):
+    for name in ("a", "b"):
+        figure, ax = plt.subplots()
+        ax.plot([1, 2])
+        save(figure, tmp_path / f"{name}.png", dpi=50)
+    for ending in ("png", "pdf"):
+        assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+
+
+def test_the_rule_graph_leaves_out_what_follows():
+    dot = """digraph snakemake_dag {
+        1[label = "data", color = "0.1 0.6 0.85"]; 2[label = "train"]; 3[label = "table"]; 4[label = "all"];
+        1 -> 2
+        2 -> 3
+        1 -> 3
+        3 -> 4
+        2 -> 4
+        2 -> 3
+    }"""
+    nodes, edges = rulegraph.parse(dot.replace("; ", ";\n"))
+    assert nodes == {"1": "data", "2": "train", "3": "table", "4": "all"}
+    assert rulegraph.direct(edges) == [("1", "2"), ("2", "3"), ("3", "4")]
+    assert rulegraph.layers(nodes, edges) == {"1": 0, "2": 1, "3": 2, "4": 3}
+    late = rulegraph.layers(nodes | {"5": "constants"}, [*edges, ("5", "4")])
+    assert late["5"] == 2

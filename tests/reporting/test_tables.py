@@ -1,0 +1,217 @@
+"""Tables against numbers worked out by hand."""
+
+import csv
+import json
+
+import pytest
+
+from stcl.reporting.runs import read_runs
+from stcl.reporting.tables import (
+    conditioning,
+    errors,
+    forms,
+    minres_iterations,
+    per_cell_settings,
+    sketch,
+    sketch_runtime,
+    wallclock,
+)
+from stcl.reporting.tables.by_problem import row
+
+
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results/p"
+
+
+@pytest.fixture
+def run(results):
+    def write(path, field=None, jacobian=None, history="", lam=1.0, log=None):
+        folder = results / "runs" / path
+        if field is not None:
+            folder.mkdir(parents=True)
+            spec = {"lam": lam, "training": {"epochs": 7}}
+            (folder / "train.json").write_text(
+                json.dumps({"spec": spec, "seconds": 1.0, "contents": {"train": "da7a"}})
+            )
+            (folder / "errors.json").write_text(json.dumps({"field_error": field, "jacobian_error": jacobian}))
+            (folder / "history.csv").write_text(history)
+        if log is not None:
+            file = results / "logs/train" / f"{path}.log"
+            file.parent.mkdir(parents=True)
+            file.write_text(log)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def two_seeds(run):
+    return [
+        run("diffusion/N8/fno/lam0/seed0", 0.5, 0.9),
+        run("diffusion/N8/stcl/lam1/seed0", 0.02, 0.1),
+        run("diffusion/N8/stcl/lam1/seed1", 0.04, 0.3),
+    ]
+
+
+def written(table, tmp_path, reduced=True):
+    table.write(tmp_path / "table.csv", reduced)
+    with (tmp_path / "table.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_mean_and_sample_deviation_in_percent(two_seeds, tmp_path):
+    fno, stcl = written(errors.build({"table": "field_error"}, two_seeds, None), tmp_path)
+    assert float(stcl["mean"]) == pytest.approx(3.0)
+    assert float(stcl["std"]) == pytest.approx(2**0.5)  # of 2 and 4 around 3, divided by n - 1 = 1
+    assert stcl["n_seeds"] == "2"
+    assert (float(fno["mean"]), fno["std"]) == (pytest.approx(50.0), "")
+
+
+def test_markdown_and_latex_show_the_same(two_seeds, tmp_path):
+    errors.build({"table": "jacobian_error"}, two_seeds, None).write(tmp_path / "jacobian_error.csv", reduced=True)
+    markdown = (tmp_path / "jacobian_error.md").read_text()
+    assert "not comparable with the paper" in markdown
+    assert "| Nonlinear diffusion | 8 | 90.00 | 20.00 ± 14.14 |" in markdown
+    latex = (tmp_path / "jacobian_error.tex").read_text()
+    assert r"Nonlinear diffusion & 8 & 90.00 & 20.00 $\pm$ 14.14 \\" in latex
+    assert r"\label{tab:jacobian_error}" in latex
+
+
+def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
+    folders = [
+        *two_seeds,
+        run("diffusion/N8/stcl/lam1/seed2", log="epoch 1\nerror: epoch 2: data is nan; training diverged"),
+        run("diffusion/N8/offline_di/lam1/seed0"),
+        run("diffusion/N8/offline_di/lam1/seed1", log="epoch 1 of 9"),
+        run("diffusion/N16/fno/lam0/seed0", log="Traceback (most recent call last):"),
+    ]
+    table = errors.build({"table": "field_error"}, folders, None)
+    assert table.body == [
+        ["Nonlinear diffusion", "8", "50.00", "3.00 ± 1.41 (1 failed)", "2 missing"],
+        ["Nonlinear diffusion", "16", "failed", "—", "—"],
+    ]
+    rows = written(table, tmp_path)
+    missing = next(row for row in rows if row["method"] == "offline_di")
+    assert (missing["mean"], missing["std"], missing["n_seeds"], missing["n_unfinished"]) == ("", "", "0", "2")
+
+
+def test_published_numbers_stand_beside_ours_and_large_differences_are_marked(two_seeds, tmp_path):
+    published = {"field_error": {"diffusion": {8: {"fno": [40.0, 2.0], "stcl": [6.0, 0.5]}}}}
+    table = errors.build({"table": "field_error"}, two_seeds, published)
+    # fno: one seed, |50 - 40| > 3 sqrt(2² + 2²) = 8.5; stcl: |3 - 6| < 3 sqrt(2 + 0.25) = 4.5
+    assert table.body[0][2:] == ["50.00 [40.00 ± 2.00, ×1.25]*", "3.00 ± 1.41 [6.00 ± 0.50, ×0.50]"]
+    table.write(tmp_path / "table.csv", reduced=False)
+    assert "not comparable" not in (tmp_path / "table.md").read_text()
+
+
+def test_settings_name_the_lambda_of_the_runs(run):
+    folders = [
+        run("diffusion/N8/fno/lam0/seed0", 1, 1, lam=None),
+        run("diffusion/N8/stcl/lamselected/seed0", 1, 1, lam=0.5),
+        run("diffusion/N8/offline_di/lam1/seed0", 1, 1),
+    ]
+    settings = {"bank": 64, "form": "residual", "grids": {"stcl": [0.5, 1.0], "offline_di": None}}
+    published = {"per_cell_settings": {"diffusion": {"stcl": {8: 0.7}}}}
+    table = per_cell_settings.build({"problems": {"diffusion": settings}}, folders, published)
+    assert table.body == [
+        ["Nonlinear diffusion", "8", "sTCL", "0.5", "0.5 1", "—", "residual", "0.7"],
+        ["Nonlinear diffusion", "8", "Offline DI", "1", "—", "64", "stored tangents", "—"],
+    ]
+
+
+def timing(path, cells):
+    path.write_text(json.dumps({"cells": cells, "device": "cpu", "threads": 1}))
+    return path
+
+
+def test_steps_of_the_solver_with_their_time(run, tmp_path):
+    folders = [run("helmholtz-m3/N8/stcl/lam1/seed0", 0.02, 0.2), run("helmholtz-m3/N8/stcl/lam1/seed1", 0.04, 0.2)]
+    seconds = timing(tmp_path / "t.json", {"helmholtz-m3/N8/stcl/lam1/seed0": {"epoch_seconds": 0.5, "epochs": 60}})
+    table = minres_iterations.build({"variants": {"helmholtz-m3": {"steps": 3}}}, [*folders, seconds], None)
+    assert table.body == [["3", "3.00 ± 1.41", "20.00 ± 0.00", "30"]]
+
+
+def test_forms_stand_side_by_side(run, tmp_path):
+    folders = [
+        run("burgers/N8/fno/lam0/seed0", 0.2, 7.5, lam=None),
+        run("burgers/N8/stcl/lamselected/seed0", 0.02, 0.2, lam=0.5),
+        run("burgers/N8/stcl/lamselected/seed1", 0.04, 0.2, lam=0.5),
+        run("burgers-form-penalty/N8/stcl/lam1/seed0", 0.1, 0.9),
+        run("burgers-form-penalty/N8/stcl/lam1/seed1"),
+    ]
+    variants = {"burgers": "normalized residual", "burgers-form-penalty": "jacobian penalty"}
+    spec = {"variants": {block: {"problem": "burgers", "form": form} for block, form in variants.items()}}
+    table = forms.build(spec, folders, None)
+    assert table.body == [
+        ["Burgers", "8", "FNO", "—", "20.00", "750.00"],
+        ["Burgers", "8", "sTCL, normalized residual", "0.5", "3.00 ± 1.41", "20.00 ± 0.00"],
+        ["Burgers", "8", "sTCL, jacobian penalty", "1", "10.00 (1 missing)", "90.00 (1 missing)"],
+    ]
+    last = written(table, tmp_path)[-1]
+    assert (last["form"], last["quantity"], last["n_unfinished"]) == ("jacobian penalty", "jacobian_error", "1")
+    assert float(last["mean"]) == 90.0
+
+
+def test_sketch_tables_average_the_late_epochs(run, tmp_path):
+    history = "epoch,variance_raw,variance_weighted,variance_total\n1,9,9,9\n2,1,4,2\n3,3,6,4\n"
+    data = history.replace("1,4,2", "0,0,2").replace("3,6,4", "0,0,4")
+    folders = [
+        run("diffusion-n9-q0/N8/fno/lam0/seed0", 0.5, 0.6, data),
+        run("diffusion-n9-q2/N8/stcl/lam1/seed0", 0.1, 0.2, history),
+    ]
+    spec = {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}, "diffusion-n9-q2": {"grid": 9, "q": 2}}}
+    resolution = sketch.build(spec | {"table": "sketch_resolution", "first_epoch": 2}, folders, None)
+    assert resolution.header == ["q", "9², field", "9², Jacobian"]
+    assert resolution.body == [["0", "50.00", "60.00"], ["2", "10.00", "20.00"]]
+    variance = sketch.build(spec | {"table": "gradient_variance", "first_epoch": 2}, folders, None)
+    assert variance.body == [["0", "—", "—", "3.00"], ["2", "2.00", "5.00", "3.00"]]
+    cells = {"diffusion-n9-q0/N8/fno/lam0/seed0": (2.0, 30), "diffusion-n9-q2/N8/stcl/lam1/seed0": (5.0, 30)}
+    record = timing(tmp_path / "t.json", {path: {"epoch_seconds": s, "epochs": n} for path, (s, n) in cells.items()})
+    runtime = sketch_runtime.build(spec | {"grid": 9}, [record], None)
+    assert runtime.body == [["0", "1", "1.00"], ["2", "2.5", "2.50"]]
+
+
+def test_sketch_counts_and_grids_are_in_the_order_of_numbers(run, tmp_path):
+    names = [(f"diffusion-n{grid}-q{q}", grid, q) for grid in (9, 16) for q in (0, 2, 16)]
+    folders = [
+        run(f"{name}/N8/{'stcl' if q else 'fno'}/lam1/seed0", 0.01 * grid, 0.1 * (q + 1)) for name, grid, q in names
+    ]
+    variants = {name: {"grid": grid, "q": q} for name, grid, q in sorted(names)}
+    table = sketch.build({"table": "sketch_resolution", "variants": variants}, folders, None)
+    assert table.header == ["q", "9², field", "9², Jacobian", "16², field", "16², Jacobian"]
+    assert [line[0] for line in table.body] == ["0", "2", "16"]
+    assert [line[2] for line in table.body] == ["10.00", "30.00", "170.00"]
+    assert table.body[0][1::2] == ["9.00", "16.00"]
+    cells = {f"{name}/N8/stcl/lam1/seed0": {"epoch_seconds": 1.0, "epochs": 60} for name in sorted(variants)}
+    runtime = sketch_runtime.build({"variants": variants, "grid": 9}, [timing(tmp_path / "t.json", cells)], None)
+    assert [line[0] for line in runtime.body] == ["0", "2", "16"]
+
+
+def test_labels_are_charged_to_offline_di(tmp_path):
+    methods = {"fno": 1.0, "stcl": 5.0, "offline_di": 3.0}
+    cells = {f"diffusion/N8/{m}/lam1/seed0": {"epoch_seconds": s, "epochs": 10} for m, s in methods.items()}
+    ledger = tmp_path / "train.ledger.json"
+    spec = {"problem": "diffusion", "samples": 16}
+    ledger.write_text(json.dumps({"spec": spec, "seconds": 80.0, "bytes": 4e9, "factorisations": 16, "solves": 1024}))
+    inputs = [timing(tmp_path / "t.json", cells), ledger]
+    table = wallclock.build({}, inputs, None)
+    # half of the bank: 40 s, saved at 50 - 30 = 20 s a training
+    assert table.body == [["Nonlinear diffusion", "8", "10", "50", "30", "40", "2", "8", "512", "2"]]
+    assert wallclock.break_even(3.0, 5.0, 40.0) == float("inf")
+
+
+def test_conditioning_shows_medians_and_leaves_out_what_a_form_has_not(tmp_path):
+    names = [*conditioning.QUANTITIES]
+    quantities = {name: {"median": float(i)} for i, name in enumerate(names)} | {"target_error": None}
+    record = {"spec": {"problem": "diffusion"}, "tangent_class": "spd", "unknowns": 9, "quantities": quantities}
+    (tmp_path / "c.json").write_text(json.dumps(record))
+    table = conditioning.build({"forms": {"diffusion": "residual"}}, [tmp_path / "c.json"], None)
+    assert table.body == [["Nonlinear diffusion", "spd", "residual", "9", "0", "1", "2", "3", "4", "5", "6", "—"]]
+
+
+def test_every_training_has_a_row_and_errors_stay_fractions(two_seeds, run):
+    rows = [row(found) for found in read_runs([two_seeds[2], run("diffusion/N8/fno/lam0/seed1")])]
+    assert (rows[0]["field_error"], rows[0]["epochs"], rows[0]["status"]) == (0.04, 7, "done")
+    assert (rows[0]["data"], rows[0]["bank"]) == ("da7a", "")
+    assert (rows[1]["field_error"], rows[1]["status"]) == ("", "missing")

@@ -1,0 +1,71 @@
+"""The code id changes with what the code does, and with nothing else."""
+
+import subprocess
+import sys
+
+import pytest
+
+from stcl.runtime import provenance
+from stcl.runtime.provenance import canonical, code_id
+
+
+def test_canonical_ignores_order_and_refuses_nan():
+    assert canonical({"b": 1, "a": [1.0, None]}) == canonical({"a": [1.0, None], "b": 1}) == '{"a":[1.0,null],"b":1}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical({"a": float("nan")})
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package whose `top` imports `middle` in three ways, which imports `bottom` inside a function."""
+    folder = tmp_path / "stcl"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "inner" / "__init__.py").write_text("")
+    (folder / "top.py").write_text("import numpy\nfrom stcl.inner import middle\n")
+    (folder / "inner" / "middle.py").write_text("def f():\n    from . import bottom\n    return bottom.x\n")
+    (folder / "inner" / "bottom.py").write_text("x = 1\n")
+    (folder / "aside.py").write_text("y = 1\n")
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    return folder
+
+
+def fresh_id(module="stcl.top"):
+    provenance.code_id.cache_clear()
+    provenance._parse.cache_clear()
+    try:
+        return code_id(module)
+    finally:
+        provenance.code_id.cache_clear()
+        provenance._parse.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "same"),
+    [
+        ("inner/bottom.py", "x = 2\n", False),
+        ("inner/__init__.py", "z = 1\n", False),
+        ("inner/bottom.py", '"""What x is."""\n\nx = 1  # one\n', True),
+        (
+            "inner/middle.py",
+            'def f():\n    """Bottom\'s x."""\n    from . import bottom\n\n    return bottom.x\n',
+            True,
+        ),
+        ("aside.py", "y = 2\n", True),
+    ],
+)
+def test_what_changes_the_id(package, file, text, same):
+    before = fresh_id()
+    (package / file).write_text(text)
+    assert (fresh_id() == before) == same
+
+
+def test_an_unknown_module_is_named(package):
+    with pytest.raises(ValueError, match=r"no module stcl\.absent"):
+        fresh_id("stcl.absent")
+
+
+def test_planning_does_not_import_torch():
+    """The Snakefile is parsed at every start of every job."""
+    code = "import sys, stcl.study.config, stcl.study.plan; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

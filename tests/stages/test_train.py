@@ -1,0 +1,350 @@
+"""The training loop on every problem and method: it learns, repeats itself, resumes, and can be watched unharmed."""
+
+import copy
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stcl.runtime import checkpoint, provenance, stores
+from stcl.stages import bank as labels
+from stcl.stages import data, train
+from stcl.stages.errors import field_errors, jacobian_errors
+from stcl.study.config import parse
+from stcl.study.plan import Plan
+
+CPU = torch.device("cpu")
+TINY = {
+    "diffusion": {"n": 11},
+    "helmholtz": {"n": 11},
+    "burgers": {"nx": 12, "nt": 14, "solver_nx": 24, "solver_nt": 28, "probe_nt": 28},
+    "allen_cahn": {"nx": 16, "nt": 12, "time_step": 0.02},
+    "navier_stokes": {"n": 12},
+}
+METHODS = ("fno", "offline_di", "stcl")
+
+
+def config() -> dict:
+    """All problems at their smallest, with the defaults of new problems."""
+    problem = {
+        "samples": {"train": 12, "val": 6, "test": 6},
+        "train_sizes": [12],
+        "bank": {"train": 6, "test": 3},
+        "network": {"modes": 3, "width": 8, "layers": 2, "head": 16},
+        "training": {"epochs": 12, "batch": 4},
+        "methods": {"fno": {}, "offline_di": {"lambda": 0.5}, "stcl": {"lambda": 0.5, "q": 2}},
+    }
+    return {
+        "preset": "test",
+        "reduced": True,
+        "seeds": [0, 1],
+        "problems": {name: copy.deepcopy(problem) | {"options": options} for name, options in TINY.items()},
+    }
+
+
+@pytest.fixture(scope="session")
+def stored(tmp_path_factory) -> Path:
+    """Data of every problem, and the train banks."""
+    folder = tmp_path_factory.mktemp("stored")
+    plan = Plan(parse(config()))
+    for name in TINY:
+        for split in ("train", "val"):
+            spec = json.loads(plan.data_spec(name, split))
+            data.generate(spec, folder / f"{name}-{split}.json", folder / "work", "", workers=1)
+        spec = json.loads(plan.bank_spec(name, "train"))
+        bank = folder / f"{name}-bank.json"
+        labels.generate(spec, folder / f"{name}-train.json", bank, folder / "work", "", workers=1)
+    return folder
+
+
+def spec_of(name: str, method: str, seed: int = 0, **changes) -> dict:
+    plan = Plan(parse(config()))
+    cell = next(c for c in plan.final_cells([plan.blocks[name]]) if (c.method, c.seed) == (method, seed))
+    spec = json.loads(plan.train_spec(cell))
+    for key, value in changes.items():
+        spec[key] = spec[key] | value
+    return spec
+
+
+def inputs(stored: Path, spec: dict) -> dict:
+    name, offline = spec["problem"], spec["method"] == "offline_di"
+    return {
+        "train": stored / f"{name}-train.json",
+        "val": stored / f"{name}-val.json",
+        "bank": stored / f"{name}-bank.json" if offline else None,
+    }
+
+
+def trainer(stored: Path, spec: dict) -> train.Trainer:
+    return train.build_trainer(spec, **inputs(stored, spec), device=CPU)
+
+
+def run(trainer: train.Trainer, epochs: int) -> train.Trainer:
+    for _ in range(epochs):
+        trainer.run_epoch()
+    return trainer
+
+
+def same(first: train.Trainer, second: train.Trainer) -> bool:
+    """Equal to the last bit: weights, best weights, optimiser, history."""
+
+    def numbers(t: train.Trainer) -> list:
+        state = t.state_dict()
+        moments = [x for p in state["optimiser"]["state"].values() for x in p.values()]
+        return [*state["surrogate"].values(), *state["best"][2].values(), *moments]
+
+    def rows(t: train.Trainer) -> list:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in t.history]
+
+    pairs = zip(numbers(first), numbers(second), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs) and rows(first) == rows(second)
+
+
+@pytest.mark.parametrize("name", sorted(TINY))
+def test_each_method_lowers_its_losses(stored, name):
+    """The data loss falls in all; each derivative loss ends below what it is for the network that did not see it."""
+    fast = {"learning_rate": 3e-3}
+    done = {method: run(trainer(stored, spec_of(name, method, training=fast)), 12) for method in METHODS}
+    for method, trained in done.items():
+        assert trained.history[-1]["data"] < 0.9 * trained.history[0]["data"], method
+    a, u = done["fno"].train
+    for method in ("offline_di", "stcl"):
+        fresh = trainer(stored, spec_of(name, method)).objective.term.state_dict()
+        losses = {}
+        for seen in ("fno", method):
+            term = done[method].objective.term
+            term.load_state_dict(fresh)
+            torch.manual_seed(0)
+            losses[seen] = term(done[seen].surrogate, a, u, torch.arange(len(a)))[1].item()
+        assert losses[method] < losses["fno"], method
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fno", {}),
+        ("offline_di", {}),
+        ("stcl", {"sketch": {"source": "fresh"}}),
+        ("stcl", {"sketch": {"source": "pool", "pool": 7, "shared": True}}),
+    ],
+    ids=["fno", "offline_di", "fresh", "pool"],
+)
+def test_a_resumed_training_ends_with_the_same_bits(stored, tmp_path, method, settings):
+    spec = spec_of("diffusion", method, settings=settings, training={"schedule": {"patience": 1}})
+    straight = run(trainer(stored, spec), 6)
+    checkpoint.save(tmp_path / "state.pt", run(trainer(stored, spec), 3).state_dict())
+    torch.manual_seed(99)
+    resumed = trainer(stored, spec)
+    resumed.load_state_dict(checkpoint.load(tmp_path / "state.pt"))
+    assert same(straight, run(resumed, 3))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_seed_decides_everything(stored, method):
+    first, again, other = (run(trainer(stored, spec_of("burgers", method, seed=seed)), 2) for seed in (0, 0, 1))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_methods_share_initial_weights_and_the_first_batches(stored):
+    weights, rows = [], []
+    for method in METHODS:
+        started = trainer(stored, spec_of("allen_cahn", method))
+        weights.append(torch.cat([p.detach().flatten() for p in started.surrogate.parameters()]))
+        started.update = lambda a, u, r, kept=rows: (kept.append(r), torch.zeros(3))[1]
+        started._updates()
+    assert torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[0], weights[2])
+    assert torch.equal(torch.cat(rows[:3]), torch.cat(rows[3:6]))
+    assert torch.equal(torch.cat(rows[:3]), torch.cat(rows[6:]))
+
+
+def test_the_monitored_error_picks_the_checkpoint(stored):
+    done = run(trainer(stored, spec_of("helmholtz", "fno", training={"monitor": "relative", "learning_rate": 0.02})), 8)
+    errors = [row["val_relative"] for row in done.history]
+    assert done.best == min(errors)
+    assert done.best_epoch == 1 + int(np.argmin(errors))
+
+
+def test_the_ratio_of_the_losses_comes_to_lambda(stored):
+    settings = {"sketch": {"source": "pool", "pool": 2, "shared": True}, "weighting": {"decay": 0.5}}
+    slow = {"learning_rate": 1e-7, "batch": 12}
+    row = run(trainer(stored, spec_of("helmholtz", "stcl", settings=settings, training=slow)), 6).history[-1]
+    np.testing.assert_allclose(row["gamma"] * row["derivative"] / row["data"], 0.5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_recording_the_gradients_variance_changes_nothing_else(stored, method):
+    plain = run(trainer(stored, spec_of("diffusion", method)), 3)
+    watched = run(trainer(stored, spec_of("diffusion", method, training={"gradient_variance": True})), 3)
+    for row in watched.history:
+        variances = [row.pop(f"variance_{part}") for part in ("data", "raw", "weighted", "total")]
+        assert min(variances[0], variances[3]) > 0
+        assert (variances[1] > 0) == (variances[2] > 0) == (method != "fno")
+    assert same(plain, watched)
+
+
+def test_the_variances_are_those_of_the_gradients(stored):
+    """Against all gradients of an epoch, kept and handed to numpy; the total is what the optimiser would get."""
+    spec = spec_of("diffusion", "stcl", training={"gradient_variance": True, "clip": 1e9})
+    watched = trainer(stored, spec)
+    parameters = list(watched.surrogate.parameters())
+    kept = {"data": [], "raw": [], "weighted": [], "total": []}
+    objective, step = watched.objective, watched.optimiser.step
+
+    def recorded(*arguments):
+        losses = objective(*arguments)
+        for part, loss in (("data", losses.data), ("raw", losses.derivative)):
+            gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
+            kept[part].append(torch.cat([g.flatten() for g in gradients]).double())
+        kept["weighted"].append(losses.gamma.double() * kept["raw"][-1])
+        return losses
+
+    def stepped():
+        kept["total"].append(torch.cat([p.grad.flatten() for p in parameters]).double())
+        step()
+
+    watched.objective, watched.optimiser.step = recorded, stepped
+    row = watched._updates()
+    for part, gradients in kept.items():
+        assert len(gradients) == 3
+        expected = np.var(torch.stack(gradients).numpy(), axis=0, ddof=1).sum()
+        np.testing.assert_allclose(row[f"variance_{part}"], expected, rtol=1e-4)
+
+
+def test_a_cell_leaves_its_record_history_and_weights(stored, tmp_path):
+    spec = spec_of("navier_stokes", "stcl", training={"epochs": 2, "gradient_variance": True})
+    out = tmp_path / "cell" / "train.json"
+    out.parent.mkdir()
+    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    rows = list(csv.DictReader(out.with_name("history.csv").open(newline="")))
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+    assert float(rows[0]["variance_total"]) > 0
+    record = json.loads(out.read_text())
+    assert record["best_epoch"] in (1, 2)
+    assert record["monitored"] == float(rows[-1]["best"])
+    assert checkpoint.load(out.with_name("weights.pt")).keys() >= {"network.lift.weight"}
+
+
+def test_a_diverged_training_says_so(stored):
+    broken = trainer(stored, spec_of("diffusion", "fno"))
+    broken.train[1][0, 0] = float("nan")
+    with pytest.raises(train.Diverged, match="epoch 1: data is nan"):
+        broken.run_epoch()
+
+
+def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
+    changed = config()
+    changed["problems"]["diffusion"]["methods"]["stcl"]["form"] = {
+        "name": "krylov_target",
+        "metric": {"name": "inverse_laplacian"},
+    }
+    plan = Plan(parse(changed))
+    parse_module = provenance._parse.__wrapped__
+
+    def modules(name: str, method: str) -> set[str]:
+        reached = set()
+        monkeypatch.setattr(provenance, "_parse", lambda module: (reached.add(module), parse_module(module))[1])
+        provenance.code_id.cache_clear()
+        plan.cells_code("train", next(c for c in plan.final_cells([plan.blocks[name]]) if c.method == method))
+        return {m for m in reached if m.startswith(("stcl.losses.", "stcl.tangent."))}
+
+    shared = {"stcl.losses.data"}
+    assert modules("diffusion", "fno") == shared
+    offline = modules("diffusion", "offline_di")
+    assert offline == shared | {
+        f"stcl.losses.{m}" for m in ("derivative_informed", "settings", "stored_tangents", "weighting")
+    }
+    krylov, navier_stokes, burgers = (modules(n, "stcl") for n in ("diffusion", "navier_stokes", "burgers"))
+    assert {"stcl.tangent.krylov", "stcl.losses.metrics.inverse_laplacian"} <= krylov
+    assert {"stcl.losses.metrics.leray_oseen"} <= navier_stokes
+    assert not any("metrics" in m or "krylov" in m for m in burgers)
+    own = {m for m in krylov | navier_stokes | burgers if m.count(".") == 3 and "._" not in m}
+    assert all(sum(m in cell for cell in (krylov, navier_stokes, burgers)) == 1 for m in own)
+
+
+# Reduced sizes at which a derivative term pays within a minute of one core.
+SMALL = {"modes": 6, "width": 16, "head": 64}
+QUICK = {
+    "diffusion": {
+        "options": {"n": 17},
+        "train_sizes": [32],
+        "training": {"epochs": 150, "batch": 8, "learning_rate": 2e-3, "schedule": {"patience": 20}},
+        "methods": {"fno": {}, "stcl": {"lambda": 1.0, "q": 2}},
+    },
+    "helmholtz": {
+        "options": {"n": 17},
+        "train_sizes": [256],
+        "network": SMALL | {"modes": 4},
+        "training": {
+            "epochs": 60,
+            "batch": 16,
+            "learning_rate": 2e-3,
+            "adam_eps": 1e-15,
+            "monitor": "relative",
+            "schedule": {"patience": 8},
+        },
+        "methods": {"fno": {}, "stcl": {"lambda": 0.5, "q": 2}},
+    },
+    "burgers": {
+        "options": {"nx": 16, "nt": 24, "solver_nx": 32, "solver_nt": 48, "probe_nt": 48},
+        "train_sizes": [32],
+        "training": {"epochs": 150, "batch": 8, "learning_rate": 2e-3, "schedule": {"patience": 20}},
+        "methods": {"fno": {}, "stcl": {"lambda": 1.0, "q": 2, "weighting": {"update": "after", "floor": 1e-10}}},
+    },
+    "allen_cahn": {
+        "options": {"nx": 32, "nt": 20, "time_step": 0.01},
+        "train_sizes": [32],
+        "network": SMALL | {"init": "uniform"},
+        "training": {
+            "epochs": 160,
+            "batch": 8,
+            "learning_rate": 2e-3,
+            "monitor": "relative",
+            "schedule": {"patience": 20},
+        },
+        "methods": {"fno": {}, "stcl": {"lambda": 1.0, "q": 2, "form": {"name": "residual", "detach_state": False}}},
+    },
+    "navier_stokes": {
+        "options": {"n": 16},
+        "train_sizes": [64],
+        "network": SMALL | {"standardise": True},
+        "training": {"epochs": 80, "batch": 8, "learning_rate": 2e-3, "monitor": "relative"},
+        "methods": {
+            "fno": {},
+            "stcl": {
+                "lambda": 0.5,
+                "q": 2,
+                "form": {"name": "preconditioned_residual", "detach_state": False, "metric": {"name": "leray_oseen"}},
+            },
+        },
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_stcl_lowers_both_errors_at_the_quick_size(tmp_path, name):
+    block = {"network": SMALL, "bank": {"train": 8, "test": 16}} | QUICK[name]
+    block["samples"] = {"train": block["train_sizes"][0], "val": 64, "test": 64}
+    plan = Plan(parse({"preset": "quick", "reduced": True, "seeds": [0], "problems": {name: block}}))
+    for split in ("train", "val", "test"):
+        spec = json.loads(plan.data_spec(name, split))
+        data.generate(spec, tmp_path / f"{name}-{split}.json", tmp_path / "work", "", workers=1)
+    bank, spec = tmp_path / "bank.json", json.loads(plan.bank_spec(name, "test"))
+    labels.generate(spec, tmp_path / f"{name}-test.json", bank, tmp_path / "work", "", workers=1)
+    arrays = stores.read(tmp_path / f"{name}-test.json") | stores.read(bank)
+    a, u, v, w = (torch.from_numpy(arrays[key]) for key in "auvw")
+    errors = {}
+    for cell in plan.final_cells([plan.blocks[name]]):
+        spec = json.loads(plan.train_spec(cell))
+        done = run(trainer(tmp_path, spec), spec["training"]["epochs"])
+        done.surrogate.load_state_dict(done.best_weights)
+        field, jacobian = field_errors(done.surrogate, a, u), jacobian_errors(done.surrogate, a, v, w)
+        errors[cell.method] = float(field.mean()), float(jacobian.mean())
+    print(name, errors)
+    assert errors["stcl"][0] < errors["fno"][0]
+    assert errors["stcl"][1] < 0.8 * errors["fno"][1]

@@ -1,0 +1,151 @@
+"""Configurations are complete after parsing, or refused with every reason at once."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+from snakemake.cli import parse_config
+from snakemake.utils import update_config
+
+from stcl.study.config import ConfigError, parse
+
+CONFIGS = sorted((Path(__file__).parents[2] / "config").rglob("*.yaml"))
+
+
+@pytest.fixture
+def config():
+    return yaml.safe_load((Path(__file__).parents[2] / "config/test/tiny.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in CONFIGS if p.name not in ("published.yaml", "solvers.yaml")], ids=lambda p: p.name
+)
+def test_the_shipped_configurations_are_good(path):
+    parse(yaml.safe_load(path.read_text()))
+
+
+def test_defaults_are_filled_in(config):
+    diffusion = parse(config).problems["diffusion"]
+    assert diffusion.training.learning_rate == 1e-3
+    assert diffusion.methods.stcl.weighting.decay == 0.99
+    assert diffusion.methods.offline_di.lam == 1.0
+    assert diffusion.methods.stcl.form.metric.name == "inverse_laplacian"
+
+
+def test_lambda_may_depend_on_the_training_size(config):
+    config["problems"]["diffusion"]["train_sizes"] = [8, 16]
+    for keys in (int, str):  # JSON turns numbers into strings
+        config["problems"]["diffusion"]["methods"]["stcl"]["lambda"] = {keys(8): 0.5, keys(16): 1}
+        stcl = parse(config).problems["diffusion"].methods.stcl
+        assert (stcl.fixed(8), stcl.fixed(16)) == (0.5, 1.0)
+
+
+def test_numbers_that_arrive_as_text_are_numbers(config):
+    """From the command line and from YAML's 1e-10."""
+    overrides = parse_config(["seeds=[0, 3]", "problems={diffusion: {options: {n: 15}, bank: {check: false}}}"])
+    update_config(config, overrides)
+    config["problems"]["diffusion"]["training"] |= yaml.safe_load("adam_eps: 1e-10")
+    parsed = parse(config)
+    diffusion = parsed.problems["diffusion"]
+    assert (parsed.seeds, diffusion.options["n"]) == ([0, 3], 15)
+    assert diffusion.bank.check is False
+    assert diffusion.training.adam_eps == 1e-10
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("sedes", [0], "sedes: unknown key"),
+        ("problems.diffusion.trainin", {}, "problems.diffusion.trainin: unknown key"),
+        ("problems.diffusion.training.epochs", "many", "problems.diffusion.training.epochs: "),
+        ("problems.diffusion.training.epochs", 2.5, "problems.diffusion.training.epochs: "),
+        ("problems.diffusion.train_sizes", [8, 17], "N = 17 is larger than the dataset, samples.train = 16"),
+        ("problems.diffusion.train_sizes", [8, 8], "the same value twice"),
+        ("problems.diffusion.methods.stcl.lambda", 0.0, "problems.diffusion.methods.stcl.lambda: .*greater than 0"),
+        ("problems.diffusion.methods.stcl.lambda_grid", [0.5, -1], "problems.diffusion.methods.stcl.lambda_grid.1: "),
+        ("problems.diffusion.methods.stcl.lambda_grid", [0.5, 0.5], "stcl.lambda_grid: the same value twice"),
+        ("problems.diffusion.methods.offline_di", {}, "problems.diffusion.methods.offline_di.lambda: this key is req"),
+        ("problems.burgers.methods.stcl.lambda_grid", [0.5], "one λ for the problem needs one lambda_grid"),
+        ("problems.diffusion.shown_size", 9, "shown_size: 9 is not among train_sizes"),
+        ("studies.minres_iterations.problem", "diffusion", "form of diffusion is preconditioned_residual"),
+        ("studies.minres_iterations.problem", "heat", "minres_iterations: problem 'heat' is not among"),
+        ("studies.minres_iterations.n_train", 17, "n_train: 17 is more than samples.train = 16"),
+        ("studies.sketch_count.runtime_grid", 14, "runtime_grid: 14 is not among grids"),
+        ("studies.sketch_count.first_epoch", 4, "first_epoch: 4 is after the last epoch, 3"),
+        ("studies.sketch_count.grids", [7, 13], "4 modes need a grid of at least 8 x 6 nodes, got 7 x 7"),
+        ("studies.sketch_count.n_train", 8, "N = 8 is one update of 8 an epoch"),
+        (
+            "studies.forms.heat",
+            {"n_train": 8, "lambda": 1, "forms": {"a": {"name": "residual"}}},
+            "'heat' is not among",
+        ),
+        ("studies.forms.diffusion.n_train", 8, "n_train: 8 is not among train_sizes .16. of diffusion"),
+        ("studies.forms.diffusion.forms.target.steps", 0, "forms.diffusion.forms.target.steps: .*greater than 0"),
+        ("studies.forms.diffusion.forms", {"a-b": {"name": "residual"}}, "studies.forms.diffusion.forms.a-b"),
+        (
+            "studies.forms.diffusion.forms",
+            {"saddle": {"name": "preconditioned_residual", "metric": {"name": "leray_oseen"}}},
+            "studies.forms.diffusion.forms.saddle: leray_oseen weighs the blocks of a saddle residual",
+        ),
+        ("studies.long_runs.heat", {"n_train": 8, "epochs": 4}, "long_runs.heat: problem 'heat' is not among"),
+        ("studies.long_runs.diffusion", {"n_train": 8, "epochs": 4}, "λ is known for N in .16., got 8"),
+        ("studies.conditioning.options", {"heat": {}}, "studies.conditioning.options.heat: not among the problems"),
+        ("problems.diffusion.methods.stcl.q", 0, "problems.diffusion.methods.stcl.q: .*greater than 0"),
+        ("problems.diffusion.methods.offline_di.q", 9, "9 directions per update are more than the bank's 8"),
+        ("problems.diffusion.network.modes", 7, "7 modes need a grid of at least 14 x 12 nodes, got 13 x 13"),
+        ("problems.diffusion.options", {"m": 3}, "diffusion has no option m"),
+        ("problems.diffusion.options", {"n": 2}, "n >= 4|at least"),
+        ("problems.diffusion.methods.stcl.form", {"name": "magic"}, "no form 'magic'; there are: 'residual'"),
+        (
+            "problems.diffusion.methods.stcl.form",
+            {"name": "preconditioned_residual", "metric": {"name": "magic"}},
+            "methods.stcl.form.metric: no metric 'magic'; there are: 'inverse_laplacian'",
+        ),
+        (
+            "problems.diffusion.methods.stcl.form",
+            {"name": "krylov_target", "metric": {"name": "inverse_laplacian"}, "steps": 0},
+            "problems.diffusion.methods.stcl.form.steps: .*greater than 0",
+        ),
+        ("problems.diffusion.methods.stcl.form", {"name": "residual", "steps": 5}, "form.steps: unknown key"),
+        (
+            "problems.diffusion.methods.stcl.form",
+            {"name": "preconditioned_residual", "metric": {"name": "leray_oseen"}},
+            "problems.diffusion.methods.stcl.form: leray_oseen weighs the blocks of a saddle residual",
+        ),
+        ("problems.diffusion.methods.stcl.lambda", {9: 1.0}, r"given for N = \[9\], train_sizes are"),
+        ("problems.diffusion.methods.stcl.lambda", {9: 0.0}, "stcl.lambda.9: .*greater than 0"),
+        ("problems.diffusion.training", {"batch": 16, "gradient_variance": True}, "is one update of 16 an epoch"),
+        ("problems.diffusion.methods", {}, "name at least one of"),
+        ("problems.heat", {}, "problems.heat.samples: this key is required"),
+        ("preset", "../elsewhere", "preset: "),
+        ("preset", "a/b", "preset: "),
+        ("problems.Diffusion/..", {}, "problems.Diffusion/.."),
+        ("seeds", [], "seeds: "),
+        ("seeds", [-1], "seeds.0: "),
+        ("seeds", [0, 0], "seeds: the same value twice"),
+    ],
+)
+def test_what_is_wrong_is_named(config, path, value, message):
+    config = copy.deepcopy(config)
+    *parents, last = path.split(".") if "/" not in path else ("problems", path.split(".", 1)[1])
+    node = config
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    with pytest.raises(ConfigError, match=message):
+        parse(config)
+
+
+def test_every_finding_is_reported_at_once(config):
+    config |= {"sedes": [0], "preset": "Q"}
+    with pytest.raises(ConfigError) as error:
+        parse(config)
+    assert "sedes" in str(error.value)
+    assert "preset" in str(error.value)
+
+
+def test_an_unknown_problem_is_refused(config):
+    config["problems"]["heat"] = config["problems"]["diffusion"]
+    with pytest.raises(ConfigError, match=r"unknown problem .heat.; known problems: .*diffusion"):
+        parse(config)

@@ -1,0 +1,162 @@
+"""Estimates of a small study against numbers worked out by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from stcl.operators.build import build_surrogate
+from stcl.runtime import checkpoint, stores
+from stcl.stages import bank as labels
+from stcl.stages import data
+from stcl.study.config import parse
+from stcl.study.cost import Estimate, Step, layout, text
+from stcl.study.plan import Cell, Plan
+
+PROJECT = Path(__file__).parents[2]
+
+STUDY = {
+    "preset": "p",
+    "reduced": True,
+    "seeds": [0, 1],
+    "problems": {
+        "diffusion": {
+            "options": {"n": 13},  # 169 nodes
+            "samples": {"train": 40, "val": 10, "test": 10},
+            "train_sizes": [20, 40],
+            "bank": {"train": 7, "test": 3},
+            "network": {"modes": 4, "width": 8, "layers": 2, "head": 16},
+            "training": {"epochs": 5, "batch": 8},
+            "methods": {"fno": {}, "offline_di": {"lambda": 1.0, "q": 2}, "stcl": {"lambda": 1.0, "q": 8}},
+        }
+    },
+}
+# 100 updates: 1, 3 and 5 seconds of each, with 16 samples, 4 directions and 338 nodes
+PUBLISHED = {
+    "wallclock": {"diffusion": {"fno": 100, "offline_di": 300, "stcl": 500}},
+    "wallclock_runs": {
+        "n_train": 64,
+        "batch": 16,
+        "q": 4,
+        "epochs": {"diffusion": 25},
+        "nodes": {"diffusion": 338},
+        "steps": {},
+    },
+    "minres_iterations": {1: {"seconds": 100}, 3: {"seconds": 150}, 5: {"seconds": 180}},
+}
+SOLVERS = {"diffusion": {"nodes": 338, "response": 0.2, "tangent": 0.04}}
+
+
+def estimate(config=STUDY, published=PUBLISHED, solvers=SOLVERS, timings=()):
+    return Estimate(Plan(parse(config)), published, solvers, list(timings))
+
+
+def seconds(found, method, n=40):
+    lam = None if method == "fno" else 1.0
+    return found.training_seconds(Cell("diffusion", n, method, lam, 0))
+
+
+def test_trainings_are_scaled_from_the_published_updates():
+    found = estimate()
+    # half the samples and half the nodes; 5 epochs of 3 and 5 updates; the derivative part with 2/4 and 8/4 directions
+    assert seconds(found, "fno", 20) == pytest.approx(15 * 0.25 * 1)
+    assert seconds(found, "offline_di") == pytest.approx(25 * 0.25 * (1 + 2 * 0.5))
+    assert seconds(found, "stcl") == pytest.approx(25 * 0.25 * (1 + 4 * 2))
+
+
+def test_a_problem_with_everything_that_belongs_to_it():
+    (row,) = estimate().rows()
+    assert (row["trainings"], row["updates"]) == (2 * 3 * 2, 2 * 3 * (15 + 25))
+    assert row["gpu_hours"] == pytest.approx(2 * 40 * 0.25 * (1 + 2 + 9) / 3600)
+    assert row["cpu_hours"] == pytest.approx((60 * 0.1 + (40 * 7 + 10 * 3) * 0.02) / 3600)
+    assert row["data_bytes"] == 60 * 2 * 169 * 4
+    assert row["bank_bytes"] == 4 * 169 * (40 * 7 + 7 + 10 * 3 + 3)
+
+
+def test_the_longest_chain():
+    names = [step.name for step in estimate().longest_chain()]
+    assert names == ["data", "sTCL of diffusion with N = 40"]
+    assert sum(step.seconds for step in estimate().longest_chain()) == pytest.approx(40 * 0.1 + 25 * 0.25 * 9)
+    slow = {"diffusion": SOLVERS["diffusion"] | {"tangent": 4.0}}
+    data_step, bank, training = estimate(solvers=slow).longest_chain()
+    assert (data_step, bank.name) == (Step("data", pytest.approx(4.0)), "tangents")
+    assert bank.seconds == pytest.approx(40 * 7 * 2.0)
+    assert training == Step("Offline DI of diffusion with N = 40", pytest.approx(12.5))
+
+
+def test_a_choice_of_lambda_comes_before_the_training():
+    methods = {"fno": {}, "stcl": {"lambda_grid": [0.1, 1.0], "q": 8}}
+    problem = STUDY["problems"]["diffusion"] | {"methods": methods}
+    found = estimate(STUDY | {"selection": "validation", "problems": {"diffusion": problem}})
+    (row,) = found.rows()
+    assert row["trainings"] == 2 * 2 * 2 + 2 * 2  # two N, two methods, two seeds; two λ with one seed for each N
+    assert [step.seconds for step in found.longest_chain()] == pytest.approx([4.0, 56.25, 56.25])
+
+
+def test_krylov_steps_take_time_in_a_straight_line():
+    form = {"name": "krylov_target", "steps": 3, "metric": {"name": "inverse_laplacian"}}
+    problem = STUDY["problems"]["diffusion"] | {"methods": {"stcl": {"lambda": 1.0, "q": 4, "form": form}}}
+    runs = PUBLISHED["wallclock_runs"] | {"steps": {"diffusion": 5}}
+    found = estimate(STUDY | {"problems": {"diffusion": problem}}, PUBLISHED | {"wallclock_runs": runs})
+    assert seconds(found, "stcl") == pytest.approx(25 * 0.25 * 5 * 140 / 180)  # 100 + 2 · 80/4 of 180, not the 150
+
+
+def test_measured_epochs_replace_published_times():
+    cells = {f"diffusion/N40/{m}/lam{lam}/seed0": s for m, lam, s in (("fno", 0, 10.0), ("stcl", 7, 30.0))}
+    record = {"cells": {path: {"epoch_seconds": s, "epochs": 5} for path, s in cells.items()}, "device": "a card"}
+    found = estimate(timings=[record])
+    assert seconds(found, "stcl") == pytest.approx(5 * 30.0)
+    assert seconds(found, "fno", 20) == pytest.approx(5 * 10.0 * 3 / 5)
+    assert seconds(found, "offline_di") is None  # was not measured
+    assert "measured on a card: Nonlinear diffusion" in text(found)
+    gone = {"cells": {"diffusion/N64/fno/lam0/seed0": {"epoch_seconds": 1.0, "epochs": 5}}, "device": "a card"}
+    assert seconds(estimate(timings=[gone]), "fno", 20) == pytest.approx(3.75)
+
+
+def test_what_is_not_known_is_said_and_not_guessed():
+    problem = STUDY["problems"]["diffusion"]
+    found = estimate(STUDY | {"problems": {"helmholtz": problem, "diffusion": problem}})
+    page = text(found)
+    helmholtz, total = (next(line for line in page.splitlines() if name in line) for name in ("Helmholtz ", "Total"))
+    assert helmholtz.count("not known") == total.count("not known") == 2
+    assert "Not known: times of Helmholtz" in page
+    assert found.rows()[0]["trainings"] == 12
+    assert "Longest chain of jobs: 60.2 s = data 4 s → sTCL of diffusion with N = 40 56.2 s." in page
+
+
+def test_disk_is_what_stores_hold(tmp_path):
+    """Burgers' solver takes its input on another grid than the network, and both are stored."""
+    options = {"nx": 12, "nt": 12, "solver_nx": 24, "solver_nt": 24, "probe_nt": 24}
+    problem = STUDY["problems"]["diffusion"] | {"options": options, "samples": {"train": 40, "val": 10, "test": 4}}
+    found = estimate(STUDY | {"problems": {"burgers": problem}})
+    spec, bank = (json.loads(f("burgers", "test")) for f in (found.plan.data_spec, found.plan.bank_spec))
+    data.generate(spec, tmp_path / "data.json", tmp_path / "work", "", workers=1)
+    labels.generate(bank, tmp_path / "data.json", tmp_path / "bank.json", tmp_path / "work", "", workers=1)
+    pairs, tangents = stores.read(tmp_path / "data.json"), stores.read(tmp_path / "bank.json")
+    assert found.data_bytes("burgers", "test") == sum(pairs[name].nbytes for name in ("a", "u", "solver_input"))
+    assert found.bank_bytes("burgers", "test") == tangents["w"].nbytes + tangents["v"].astype(np.float32).nbytes
+
+
+def test_weights_are_what_a_checkpoint_holds(tmp_path):
+    found = estimate()
+    block = found.plan.blocks["diffusion"]
+    weights = build_surrogate(layout(block), block.settings.network).state_dict()
+    checkpoint.save(tmp_path / "weights.pt", weights)
+    assert found.weight_bytes["diffusion"] == pytest.approx((tmp_path / "weights.pt").stat().st_size, abs=10_000)
+    assert found.rows()[0]["weight_bytes"] == 12 * found.weight_bytes["diffusion"]
+
+
+def test_the_paper_at_its_own_sizes_takes_the_published_time():
+    """N = 512 of each problem, as it stands in the paper's table."""
+    published, solvers, config = (
+        yaml.safe_load((PROJECT / f"config/{name}.yaml").read_text()) for name in ("published", "solvers", "paper")
+    )
+    parsed = parse(config)
+    assert parse(json.loads(json.dumps(parsed.model_dump(mode="json", by_alias=True)))) == parsed
+    found = estimate(config, published, solvers)
+    for problem, methods in published["wallclock"].items():
+        cells = {c.method: c for c in found.plan.final_cells([found.plan.blocks[problem]]) if c.n_train == 512}
+        for method, value in methods.items():
+            assert found.training_seconds(cells[method]) == pytest.approx(value), (problem, method)

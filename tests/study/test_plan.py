@@ -1,0 +1,163 @@
+"""Which cells there are, and which part of the configuration reaches which of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stcl.reporting.tables.plan import table_plans
+from stcl.study.config import parse
+from stcl.study.plan import SELECTED, Plan
+
+CONFIG = Path(__file__).parents[2] / "config"
+
+
+@pytest.fixture
+def config():
+    return yaml.safe_load((CONFIG / "test/tiny.yaml").read_text())
+
+
+def reported(plan, problem):
+    return {cell.method: cell for cell in plan.final_cells([plan.blocks[problem]])}
+
+
+def test_only_a_grid_of_lambdas_is_tuned(config):
+    plan = Plan(parse(config))
+    assert plan.decisions == ["diffusion/N16/stcl", "burgers"]
+    assert [c.lam for c in plan.tuning_cells("diffusion/N16/stcl")] == [0.5, 1.0]
+    lams = {method: cell.lam for method, cell in reported(plan, "diffusion").items()}
+    assert lams == {"fno": None, "offline_di": 1.0, "stcl": SELECTED}
+
+
+def test_one_decision_for_a_problem_compares_both_methods_at_its_smallest_size(config):
+    config["problems"]["burgers"] |= {"train_sizes": [8, 4]}
+    plan = Plan(parse(config))
+    tuned = [(c.n_train, c.method, c.lam) for c in plan.tuning_cells("burgers")]
+    assert tuned == [(4, method, lam) for method in ("offline_di", "stcl") for lam in (0.5, 1.0)]
+    cells = [c for c in plan.final_cells([plan.blocks["burgers"]]) if c.method != "fno"]
+    assert {plan.decision(cell) for cell in cells} == {"burgers"}
+
+
+def test_fixed_lambdas_train_no_grid(config):
+    for method in ("offline_di", "stcl"):
+        config["problems"]["burgers"]["methods"][method]["lambda"] = 2.0
+    config["problems"]["diffusion"]["methods"]["stcl"]["lambda"] = {16: 0.7}
+    plan = Plan(parse(config | {"selection": "fixed"}))
+    assert plan.decisions == []
+    assert reported(plan, "diffusion")["stcl"].lam == 0.7
+
+
+def test_paths_are_distinct_and_stay_in_place(config):
+    plan = Plan(parse(config))
+    # 15 reported, 2 + 4 tuning, 2 Krylov steps, 2 grids of 2 sketches, 1 other form, 3 long
+    assert len(plan.cells) == 15 + 6 + 2 + 4 + 1 + 3
+    assert "diffusion/N16/stcl/lamselected/seed0" in plan.cells
+    assert "diffusion-n12-q1/N16/stcl/lam1/seed0" in plan.cells
+    assert not any(".." in path or path.startswith("/") for path in plan.cells)
+
+
+def test_fno_does_not_depend_on_the_basis_and_the_others_do(config):
+    before = Plan(parse(config))
+    config["problems"]["diffusion"]["basis"] = "white"
+    after = Plan(parse(config))
+    cells = reported(before, "diffusion")
+    assert before.train_spec(cells["fno"]) == after.train_spec(cells["fno"])
+    assert before.train_spec(cells["stcl"]) != after.train_spec(cells["stcl"])
+    assert before.bank_spec("diffusion", "train") != after.bank_spec("diffusion", "train")
+    assert before.bank_spec("diffusion", "test") == after.bank_spec("diffusion", "test")
+
+
+def test_a_bank_covers_the_largest_training_set_also_of_a_long_run(config):
+    config["problems"]["diffusion"]["methods"]["stcl"] = {"lambda": 1.0}
+    config["problems"]["diffusion"]["train_sizes"] = [8]
+    config["studies"] = {"long_runs": {"diffusion": {"n_train": 12, "epochs": 4}}}
+    config["selection"] = "fixed"
+    del config["problems"]["burgers"]
+    assert json.loads(Plan(parse(config)).bank_spec("diffusion", "train"))["samples"] == 12
+
+
+def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
+    plan = Plan(parse(config))
+
+    def spec(block):
+        (cell,) = plan.final_cells([plan.blocks[block]])
+        return json.loads(plan.train_spec(cell))
+
+    two = spec("helmholtz-m2")
+    assert (two["settings"]["form"]["steps"], two["lam"]) == (2, 0.5)
+    two["settings"]["form"]["steps"] = 1
+    assert two == spec("helmholtz-m1")
+
+    fine, coarse = spec("diffusion-n13-q1"), spec("diffusion-n12-q1")
+    assert (fine["options"]["n"], coarse["options"]["n"]) == (13, 12)
+    assert fine["training"].pop("gradient_variance")
+    main = json.loads(plan.train_spec(reported(plan, "diffusion")["stcl"]))
+    assert not main["training"].pop("gradient_variance")
+    assert fine == main | {"settings": main["settings"] | {"q": 1}, "lam": 1.0}
+    assert spec("diffusion-n13-q0")["method"] == "fno"
+
+    target = spec("diffusion-form-target")
+    assert target["settings"]["form"]["name"] == "krylov_target"
+    assert target["settings"]["weighting"]["floor"] == 1e-3
+    varied = {key: target["settings"][key] for key in ("form", "weighting")}
+    assert not target["training"].pop("gradient_variance")
+    assert target == main | {"settings": main["settings"] | varied, "lam": 1.0}
+
+
+def test_timing_leaves_the_gradient_variance_out(config):
+    specs = json.loads(Plan(parse(config)).timing_spec("sketch_runtime"))["cells"]
+    assert set(specs) == {"diffusion-n13-q0/N16/fno/lam0/seed0", "diffusion-n13-q1/N16/stcl/lam1/seed0"}
+    assert not any(spec["training"]["gradient_variance"] for spec in specs.values())
+
+
+def test_the_paper_holds_every_cell_of_its_tables():
+    published = yaml.safe_load((CONFIG / "published.yaml").read_text())
+    plan = Plan(parse(yaml.safe_load((CONFIG / "paper.yaml").read_text())))
+    cells = plan.final_cells(plan.problem_blocks)
+    expected = {
+        (problem, n, method)
+        for problem, sizes in published["field_error"].items()
+        for n, methods in sizes.items()
+        for method in methods
+    }
+    assert {(c.block, c.n_train, c.method) for c in cells} == expected
+    assert len(cells) == 3 * len(expected)
+    for cell in cells:
+        if cell.method != "fno":
+            settings = published["per_cell_settings"][cell.block]
+            chosen = getattr(plan.config.problems[cell.block].methods, cell.method)
+            assert cell.lam == settings[cell.method][cell.n_train]
+            assert chosen.lambda_grid == settings["grid"]
+            assert plan.config.problems[cell.block].bank.train == settings["bank"]
+    steps = [dict(block.variant)["steps"] for block in plan.minres_blocks]
+    assert steps == list(published["minres_iterations"])
+    variants = {(dict(b.variant)["grid"], dict(b.variant)["q"]) for b in plan.sketch_blocks}
+    assert variants == {(grid, q) for grid, counts in published["sketch_resolution"].items() for q in counts}
+
+
+def test_a_table_reads_the_runs_it_shows_and_no_others(config):
+    plan = Plan(parse(config))
+    tables = table_plans(plan)
+    assert {c.block for c in tables["minres_iterations"].cells} == {"helmholtz-m1", "helmholtz-m2"}
+    assert {c.block for c in tables["field_error"].cells} == set(config["problems"])
+    assert "labels/burgers/train.ledger.json" in tables["wallclock"].records
+    assert [c.path for c in tables["forms"].cells] == [
+        "diffusion/N16/fno/lam0/seed0",
+        "diffusion/N16/offline_di/lam1/seed0",
+        "diffusion/N16/stcl/lamselected/seed0",
+        "diffusion-form-target/N16/stcl/lam1/seed0",
+    ]
+
+
+def test_the_small_paper_is_a_part_of_the_paper():
+    """The same specs, so that its numbers may stand beside the published ones."""
+    whole, part = (Plan(parse(yaml.safe_load((CONFIG / f"{n}.yaml").read_text()))) for n in ("paper", "paper-small"))
+    assert part.cells
+    for path, cell in part.cells.items():
+        assert part.train_spec(cell) == whole.train_spec(whole.cells[path])
+    # Helmholtz' filter looks at the whole pool, so its training set is a prefix only of the same pool
+    assert part.data_spec("helmholtz", "train") == whole.data_spec("helmholtz", "train")
+    for dataset in part.datasets:
+        assert part.data_spec(dataset, "test") == whole.data_spec(dataset, "test")
+        assert part.bank_spec(dataset, "test") == whole.bank_spec(dataset, "test")
