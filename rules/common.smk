@@ -17,7 +17,8 @@ os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import SELECTED, Plan
-from stcl.runtime.provenance import canonical, code_id
+from stcl.core.canonical import canonical
+from stcl.runtime.provenance import code_id
 from stcl.reporting.tables.plan import table_plans
 
 try:

@@ -6,9 +6,10 @@ from functools import cached_property
 import numpy as np
 from scipy.fft import dstn, idstn
 
+from stcl.core.arrays import check_fields, like, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._square import cosines, embed, inner, laplacian, scalar_layout, zero_boundary
-from stcl.problems.base import Problem, Split, Stream, check_fields, like, unit_norm
+from stcl.problems.base import Problem, Split, Stream
 
 SEED = {"train": 1, "val": 2, "test": 3, "sketch": 4}
 

@@ -6,16 +6,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stcl.core.arrays import unit_norm
+from stcl.core.interfaces import DiscreteEquation, TangentClass
 from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.data import Losses
 from stcl.losses.directions import combinations
-from stcl.losses.rule import Findings, choose
-from stcl.losses.settings import Form, KrylovTarget, NormalizedResidual, PreconditionedResidual, Residual, Weighting
+from stcl.losses.rule import choose
+from stcl.losses.settings import (
+    FormSettings,
+    KrylovTarget,
+    NormalizedResidual,
+    PreconditionedResidual,
+    Residual,
+    Weighting,
+)
 from stcl.losses.sketched_tangents import SketchedTangents
 from stcl.losses.weighting import RatioWeight
-from stcl.probe import measure
-from stcl.problems.base import Problem, unit_norm
+from stcl.probe import probe
 from stcl.tangents import TangentError, value_and_tangents
 
 FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target")
@@ -51,8 +59,8 @@ class TangentConsistency:
 
     def __init__(
         self,
-        equation: Equation | Problem | Callable[[Tensor, Tensor], Any],
-        form: str | Form = "auto",
+        equation: DiscreteEquation | Callable[[Tensor, Tensor], Any],
+        form: str | FormSettings = "auto",
         directions: Tensor | Callable[[int], Tensor] | str | None = None,
         q: int = 4,
         lam: float = 1.0,
@@ -64,13 +72,14 @@ class TangentConsistency:
             raise ValueError(f"expected q ≥ 1 directions and a positive lam, got q = {q}, lam = {lam}")
         self.q, self.lam, self.weighting = q, lam, weighting or Weighting()
         self.directions = Directions(directions, q)
-        self.form, self.reasons = form, []  # settings once they are known, and why "auto" chose them
+        self.form: str | FormSettings = form  # settings as soon as the equation is known
+        self.reasons: list[str] = []  # why "auto" chose them
         self.last: Losses | None = None  # the terms of the last update, without gradients
         self._weight: RatioWeight | None = None
-        self._loaded: dict | None = None
-        self._residual = None if isinstance(equation, Equation | Problem) else equation
-        self.equation = None
-        if self._residual is None:
+        self._loaded: dict[str, Any] | None = None
+        self.equation: DiscreteEquation | None = None
+        self._residual = equation if callable(equation) else None
+        if not callable(equation):
             self._use(equation)
 
     def __call__(self, model: Callable[[Tensor], Tensor], a: Tensor, u: Tensor | None = None, data=None) -> Tensor:
@@ -92,7 +101,7 @@ class TangentConsistency:
                 raise ValueError("the first call needs labels u, to probe the equation at; or pass stcl.Equation(…)")
             self._use(Equation(self._residual, a, u))
         surrogate = _Adapter(model, self.equation, first=self._weight is None)
-        inputs = surrogate.inputs(a)
+        inputs = self.equation.inputs_of(a)
         label = None if u is None else surrogate.responses(u, "labels u")
         self.directions.inputs = inputs
         _, derivative = self.term(surrogate, inputs, label, None)
@@ -119,38 +128,35 @@ class TangentConsistency:
         self._loaded = state or None
         self._weight = None
 
-    def _use(self, equation: Equation | Problem) -> None:
+    def _use(self, equation: DiscreteEquation) -> None:
         self.equation = equation
-        if self.form == "auto":
-            self.form, self.reasons = choose(_findings(equation))
-        elif isinstance(self.form, str):
-            self.form = named_form(self.form, equation)
-        self.directions.shape = equation.layout.input_shape
-        if isinstance(equation, Equation):
-            self.directions.to_layout = equation.inputs_of
-        self.term = SketchedTangents(forms.load(equation, self.form), self.directions)
+        self.form, self.reasons, tangent_class = settle(self.form, equation)
+        self.directions.equation = equation
+        self.term = SketchedTangents(forms.load(equation, self.form, tangent_class), self.directions)
 
 
-def named_form(name: str, equation: Equation | Problem) -> Form:
-    """A form by its name, with the metric that fits the operator."""
-    match name:
-        case "residual":
-            return Residual()
-        case "normalized_residual":
-            return NormalizedResidual()
-    found = _findings(equation)
+def settle(form: str | FormSettings, equation: DiscreteEquation) -> tuple[FormSettings, list[str], TangentClass | None]:
+    """The settings of a form that is asked for, why they were chosen, and the class of A where it had to be known."""
+    if form == "residual":
+        return Residual(), [], None
+    if form == "normalized_residual":
+        return NormalizedResidual(), [], None
+    if not isinstance(form, str) and (equation.tangent_class is not None or not isinstance(form, KrylovTarget)):
+        return form, [], equation.tangent_class
+    found = probe(equation, conditions=False)
+    tangent_class = equation.tangent_class or found.krylov_class
+    if not isinstance(form, str):
+        return form, [], tangent_class
+    if form == "auto":
+        return *choose(found), tangent_class
     if found.metric is None:
         raise ValueError(
-            f"{name} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "
+            f"{form} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "
             f"normalized_residual, or give the form with its metric"
         )
-    if name == "krylov_target":
-        return KrylovTarget(metric=found.metric, solver=found.solver)
-    return PreconditionedResidual(metric=found.metric)
-
-
-def _findings(equation: Equation | Problem) -> Findings:
-    return equation.findings if isinstance(equation, Equation) else measure(equation, conditions=False)
+    if form == "krylov_target":
+        return KrylovTarget(metric=found.metric, solver=found.solver), [], tangent_class
+    return PreconditionedResidual(metric=found.metric), [], tangent_class
 
 
 class Directions:
@@ -160,12 +166,11 @@ class Directions:
         if isinstance(source, str) and source != "white":
             raise ValueError(f"directions must be None, 'white', a tensor or a function, got {source!r}")
         self.source, self.q = source, q
-        self.shape: tuple[int, ...] = ()
+        self.equation: DiscreteEquation | None = None  # before the first draw
         self.inputs: Tensor | None = None  # of the current batch
-        self.to_layout: Callable[[Tensor], Tensor] = lambda v: v
 
     def draw(self, batch: int) -> Tensor:
-        lead, source = (batch, self.q), self.source
+        lead, source, shape = (batch, self.q), self.source, self.equation.layout.input_shape
         if source is None:
             if batch < 2:
                 raise ValueError(
@@ -173,18 +178,18 @@ class Directions:
                 )
             return combinations(self.inputs, lead)
         if isinstance(source, str):
-            noise = torch.randn(*lead, *self.shape, dtype=self.inputs.dtype, device=self.inputs.device)
-            return unit_norm(noise, len(self.shape))
+            noise = torch.randn(*lead, *shape, dtype=self.inputs.dtype, device=self.inputs.device)
+            return unit_norm(noise, len(shape))
         count = batch * self.q
         if isinstance(source, Tensor):
             drawn = source[torch.randint(len(source), (count,), device=source.device)]
         else:
             drawn = source(count)
         try:
-            return self.to_layout(drawn).to(self.inputs).reshape(*lead, *self.shape)
+            return self.equation.inputs_of(drawn).to(self.inputs).reshape(*lead, *shape)
         except (RuntimeError, ValueError) as error:
             raise ValueError(
-                f"expected directions of shape (count, ...) with the shape {self.shape} of an input, got "
+                f"expected directions of shape (count, ...) with the shape {shape} of an input, got "
                 f"{tuple(drawn.shape)} for a count of {count}"
             ) from error
 
@@ -198,25 +203,19 @@ class Directions:
 class _Adapter:
     """A model in the shapes of the equation's layout."""
 
-    def __init__(self, model: Callable[[Tensor], Tensor], equation: Equation | Problem, first: bool) -> None:
+    def __init__(self, model: Callable[[Tensor], Tensor], equation: DiscreteEquation, first: bool) -> None:
         self.model, self.equation, self.first = model, equation, first
         self.prediction: Tensor | None = None
 
-    def inputs(self, a: Tensor) -> Tensor:
-        return self.equation.inputs_of(a) if isinstance(self.equation, Equation) else a
-
     def responses(self, u: Tensor, what: str) -> Tensor:
-        if isinstance(self.equation, Equation):
-            u = self.equation.responses_of(u)
+        u = self.equation.responses_of(u)
         expected = self.equation.layout.response_shape
         if tuple(u.shape[u.ndim - len(expected) :]) != expected:
             raise ValueError(f"expected {what} of shape (…, {expected}), got {tuple(u.shape)}")
         return u
 
     def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        if isinstance(self.equation, Equation):
-            a, v = self.equation.model_inputs(a), self.equation.model_inputs(v)
-        u, w = value_and_tangents(self.model, a, v)
+        u, w = value_and_tangents(self.model, self.equation.model_inputs(a), self.equation.model_inputs(v))
         if self.first:
             _check_tangents(self.model, w)
         self.prediction = u

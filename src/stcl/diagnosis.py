@@ -9,16 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stcl.equation import Equation
+from stcl.core.interfaces import DiscreteEquation, TangentClass, TangentForm
 from stcl.losses import forms
 from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose
-from stcl.losses.settings import FittedLaplacian, Form, KrylovTarget
-from stcl.probe import SMALL, block_signs, measure
-from stcl.problems.base import Problem
-from stcl.tangent.operator import TangentOperator
+from stcl.losses.settings import FittedLaplacian, FormSettings, KrylovTarget
+from stcl.probe import operators_of, probe
 from stcl.tangent.spectrum import ritz_values
-from stcl.tangent.states import states
+from stcl.tangent.structure import block_signs
 
 CLASSES = {
     "spd": "definite elliptic",
@@ -39,7 +37,7 @@ class Diagnosis:
 
     title: str
     findings: Findings
-    form: Form
+    form: FormSettings
     reasons: list[str]
     spectrum: list[tuple[float, float]]  # eigenvalues of (A + Aᵀ)/2, or stand-ins for them, and the share each has
     milliseconds: float  # of the form and its gradient, one update
@@ -75,7 +73,7 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-def diagnose(equation: Equation | Problem) -> Diagnosis:
+def diagnose(equation: DiscreteEquation) -> Diagnosis:
     """Probe an equation and apply the decision rule to what was measured.
 
     >>> import torch, stcl
@@ -86,30 +84,25 @@ def diagnose(equation: Equation | Problem) -> Diagnosis:
     >>> page.findings.tangent_class, page.form.solver
     ('indefinite', 'minres')
     """
-    findings = measure(equation)
+    findings = probe(equation)
     form, reasons = choose(findings)
     layout = equation.layout
     nodes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
-    name = "equation" if isinstance(equation, Equation) else type(equation).__name__
-    held = getattr(equation, "held_nodes", 0)
     return Diagnosis(
-        title=f"{name}: {', '.join(layout.responses)} on {nodes}, {findings.unknowns} unknowns"
-        + (f", {held} values at walls held" if held else ""),
+        title=f"{type(equation).__name__}: {', '.join(layout.responses)} on {nodes}, {findings.unknowns} unknowns"
+        + (f", {equation.held_nodes} values at walls held" if equation.held_nodes else ""),
         findings=findings,
         form=form,
         reasons=reasons,
         spectrum=_spectrum(equation),
-        milliseconds=_milliseconds(equation, form),
+        milliseconds=_milliseconds(equation, form, equation.tangent_class or findings.krylov_class),
         extra_products=_extra_products(form, len(layout.grid)),
     )
 
 
-def _spectrum(equation: Any) -> list[tuple[float, float]]:
+def _spectrum(equation: DiscreteEquation) -> list[tuple[float, float]]:
     """Eigenvalues of the symmetric part at the first state; of a large operator, Ritz values and their weights."""
-    a, u = states(equation, 1)
-    operator = TangentOperator(equation, u[0], a[0])
-    if len(operator.unknowns) <= SMALL:
-        operator.assemble()
+    (operator,) = operators_of(equation, 1)
     signs = block_signs(operator)
     if operator.assembled is not None:
         matrix = signs[:, None] * operator.assembled
@@ -147,20 +140,19 @@ def histogram(spectrum: list[tuple[float, float]]) -> list[str]:
     return lines
 
 
-def _milliseconds(equation: Any, form: Form) -> float:
-    """Of one call of the form and its gradient with respect to the tangents: the median of a few."""
-    a, u = states(equation, BATCH)
+def _milliseconds(equation: DiscreteEquation, form: FormSettings, kind: TangentClass) -> float:
+    """The time of one call of the form and its gradient with respect to the tangents: the median of a few."""
+    a, u = equation.states(BATCH)
     rows = torch.arange(BATCH) % len(a)
     v = combinations(a, (BATCH, Q)) if len(a) > 1 else torch.randn(BATCH, Q, *a.shape[1:], dtype=a.dtype)
     single = u.dtype if u.dtype != torch.float64 else torch.float32
     try:
-        return _timed(equation, form, *(x.to(single) for x in (a[rows], u[rows], v.to(a))))
+        return _timed(forms.load(equation, form, kind), *(x.to(single) for x in (a[rows], u[rows], v.to(a))))
     except RuntimeError:  # a residual with constants in double precision
-        return _timed(equation, form, a[rows], u[rows], v.to(a))
+        return _timed(forms.load(equation, form, kind), a[rows], u[rows], v.to(a))
 
 
-def _timed(equation: Any, form: Form, a: Tensor, u: Tensor, v: Tensor) -> float:
-    loss = forms.load(equation, form)
+def _timed(loss: TangentForm, a: Tensor, u: Tensor, v: Tensor) -> float:
     w = u.unsqueeze(1).expand(len(u), Q, *u.shape[1:]).clone().requires_grad_()
     seconds = []
     for _ in range(6):
@@ -170,7 +162,7 @@ def _timed(equation: Any, form: Form, a: Tensor, u: Tensor, v: Tensor) -> float:
     return 1e3 * statistics.median(seconds[1:])
 
 
-def _extra_products(form: Form, axes: int) -> str:
+def _extra_products(form: FormSettings, axes: int) -> str:
     """What a form needs beyond the tangent residual."""
     extra = ""
     if isinstance(form, KrylovTarget):
@@ -181,7 +173,7 @@ def _extra_products(form: Form, axes: int) -> str:
     return extra
 
 
-def _settings(form: Form) -> list[str]:
+def _settings(form: FormSettings) -> list[str]:
     """Everything that was chosen, one a line."""
     lines = []
     for name, value in form.model_dump(exclude={"name", "metric"}).items():

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stcl.core.arrays import relative_error
 from stcl.operators import forward_mode as tangents
-from stcl.stages.errors import relative_error
 
 
 class TangentError(RuntimeError):

@@ -8,7 +8,6 @@ from torch import Tensor
 
 import stcl
 from stcl import problems
-from stcl.tangent.states import states
 
 OPTIONS = {
     "diffusion": {"n": 17},
@@ -44,7 +43,7 @@ def walled(count: int, *shape: int, axes: int) -> Tensor:
 def benchmark(name: str) -> stcl.Equation:
     """One of the paper's, known by its residual alone."""
     problem = problems.load(name, **OPTIONS[name])
-    a, u = states(problem, 4)
+    a, u = problem.states(4)
     axes = problem.layout.axes
     time_axis = axes.index("t") if "t" in axes else None
     return stcl.Equation(problem.residual, a, u, time_axis=time_axis, axes=axes, lengths=problem.layout.lengths)

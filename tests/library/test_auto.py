@@ -10,9 +10,8 @@ import torch
 import stcl
 from stcl import problems
 from stcl.losses import metrics, rule, settings
-from stcl.probe import measure
+from stcl.probe import probe
 from stcl.tangent.operator import TangentOperator
-from stcl.tangent.states import states
 
 CHOSEN = {
     "diffusion": ("spd", "krylov_target", "fitted_laplacian"),  # the paper's, preconditioned_residual, is worse: below
@@ -24,7 +23,7 @@ CHOSEN = {
 
 
 def chosen(equation):
-    found = measure(equation)
+    found = probe(equation)
     form, reasons = rule.choose(found)
     return found, form, reasons
 
@@ -43,7 +42,7 @@ def test_forms_of_the_papers_problems_are_chosen_from_the_residual_alone(name):
 
 def dense_condition(problem, chosen_metric, index: int = 0) -> float:
     """κ(AᵀMA) with numpy."""
-    a, u = states(problem, index + 1)
+    a, u = problem.states(index + 1)
     operator = TangentOperator(problem, u[index], a[index])
     matrix, metric = operator.matrix().numpy(), metrics.load(problem, chosen_metric).matrix(a[index]).numpy()
     return np.linalg.cond(matrix.T @ metric @ matrix)

@@ -16,7 +16,6 @@ from stcl.operators.fno import FNO
 from stcl.operators.surrogate import Surrogate
 from stcl.stages.methods import Setup
 from stcl.stages.methods import stcl as built_in
-from stcl.tangent.states import states
 
 PROBLEMS = sorted(equations.OPTIONS)
 
@@ -42,7 +41,7 @@ class Outsider(nn.Module):
 def test_the_generic_loss_is_the_built_in_one(name):
     """A residual function, a model without own tangents and given directions, against the workflow's method."""
     problem = problems.load(name, **equations.OPTIONS[name])
-    a, u = states(problem, 4)
+    a, u = problem.states(4)
     form = rule.default_form(problem)
     model = surrogate(problem)
     setup = Setup(
@@ -88,7 +87,7 @@ def test_the_generic_loss_is_the_built_in_one(name):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_problem_of_the_package_can_be_given_as_it_is(name):
     problem = problems.load(name, **equations.OPTIONS[name])
-    a, u = (x.float() for x in states(problem, 3))
+    a, u = (x.float() for x in problem.states(3))
     loss = stcl.TangentConsistency(problem, form=rule.default_form(problem))
     assert torch.isfinite(loss(surrogate(problem), a, u))
 

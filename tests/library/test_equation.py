@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import stcl
+from stcl.probe import probe
+from stcl.tangent import krylov
 
 N = 9
 
@@ -64,7 +66,7 @@ def test_single_precision_constants_are_accepted():
     def residual(u, a):
         return u[:, 1:-1] @ matrix - a[:, 1:-1]
 
-    assert stcl.Equation(residual, torch.randn(3, N), torch.randn(3, N)).states[0].dtype == torch.float32
+    assert stcl.Equation(residual, torch.randn(3, N), torch.randn(3, N)).states(1)[0].dtype == torch.float32
 
 
 def numpy_residual(u, a):
@@ -132,14 +134,14 @@ def test_a_saddle_in_one_piece_is_asked_for_in_blocks():
         blocks = stokes.residual(u, a)
         return torch.cat([blocks.momentum, blocks.divergence[:, None]], 1)
 
-    a, u = stokes.states
+    a, u = stokes.states(8)
     with pytest.raises(stcl.EquationError, match=r"return the residual as a tuple \(momentum, divergence\)"):
         stcl.diagnose(stcl.Equation(stacked, a, u, walls="free"))
 
 
 def test_blocks_may_come_as_a_dict_or_a_tuple():
     stokes = equations.stokes(9)
-    a, u = stokes.states
+    a, u = stokes.states(8)
     forms = {
         "tuple": lambda u, a: tuple(stokes.residual(u, a)),
         "dict": lambda u, a: stokes.residual(u, a)._asdict(),
@@ -156,9 +158,28 @@ def test_numpy_states_are_taken():
     assert len(stcl.Equation(laplace, a, u).unknowns) == N - 2
 
 
-def test_the_class_is_measured_for_forms_that_need_it():
-    assert equations.poisson(9).tangent_class == "spd"
-    assert equations.benchmark("helmholtz").tangent_class == "indefinite"
+@pytest.mark.parametrize(("equation", "solver"), [("poisson", "cg"), ("helmholtz", "minres"), ("negated", "minres")])
+def test_the_class_is_measured_for_forms_that_need_it(equation, solver):
+    """A Krylov form without a solver takes the one that fits: CG only for a positive definite operator."""
+    if equation == "helmholtz":
+        made = equations.benchmark("helmholtz")
+    else:
+        made = equations.poisson(9)
+        if equation == "negated":
+            residual = made.residual
+            made = stcl.Equation(lambda u, a: -residual(u, a), *made.states(8))
+    loss = stcl.TangentConsistency(made, form=stcl.KrylovTarget(metric=stcl.FittedLaplacian()))
+    assert loss.term.form.solve is getattr(krylov, solver)
+
+
+@pytest.mark.parametrize("axes", [None, ("t", "x"), ("time", "x"), ("years", "t")])
+def test_time_is_the_axis_that_was_named_as_time(axes):
+    """Whatever it is called; an axis that happens to be called t is not time for that."""
+    made = equations.advection()
+    equation = stcl.Equation(made.residual, *made.states(8), time_axis=0, axes=axes)
+    assert equation.layout.time_axis == (axes or ("t", "x"))[0]
+    found = probe(equation, conditions=False)
+    assert (found.tangent_class, found.time_axis) == ("parabolic", equation.layout.time_axis)
 
 
 def test_walls_are_held_at_their_value():
@@ -188,7 +209,7 @@ def test_values_that_come_from_the_input_cannot_be_held():
 
 def test_values_with_a_block_of_their_own_stay_free():
     stokes = equations.stokes(9)
-    a, u = stokes.states
+    a, u = stokes.states(8)
     w = torch.zeros_like(u)
     w[:, 0, 0] = 1.0
     _, along = torch.func.jvp(lambda x: stokes.residual(x, a), (u,), (w,))

@@ -7,7 +7,8 @@ from reference import reference
 
 from stcl import problems
 from stcl.losses import forms, metrics, settings
-from stcl.tangent.laplacian_fit import complete, fit_laplacian
+from stcl.losses.metrics.fitted_laplacian import complete
+from stcl.tangent.laplacian_fit import fit_laplacian
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.stencil import diagonal
 from stcl.tangent.transforms import KINDS, basis, laplacian_diagonal

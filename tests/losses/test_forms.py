@@ -9,7 +9,7 @@ from reference import reference, surrogate
 
 from stcl import problems
 from stcl.losses import forms, metrics, rule, settings
-from stcl.losses.forms.krylov_target import choose_solver
+from stcl.tangent import krylov
 from stcl.tangent.five_point import five_point, on_interior
 from stcl.tangent.residual import input_derivative, state_derivative, tangent_residual
 
@@ -296,18 +296,16 @@ def test_an_operator_with_more_neighbours_is_applied_by_forward_mode():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "kind", "asymmetry", "expected"),
+    ("name", "chosen", "kind", "expected"),
     [
-        (None, "indefinite", 0.0, "minres"),
-        (None, "spd", 0.0, "cg"),
-        (None, "spd", 0.01, "gmres"),
-        (None, "indefinite", 0.01, "gmres"),
-        ("minres", "spd", 0.0, "minres"),
-        ("bicgstab", "spd", 0.0, "bicgstab"),
+        ("helmholtz", KRYLOV_HELMHOLTZ, None, krylov.minres),
+        ("helmholtz", KRYLOV_HELMHOLTZ, "spd", krylov.cg),  # a class that was measured stands above the declared one
+        ("diffusion", KRYLOV_DIFFUSION, None, krylov.gmres),
+        ("diffusion", KRYLOV_DIFFUSION.model_copy(update={"solver": "bicgstab"}), None, krylov.bicgstab),
     ],
 )
-def test_the_solver_fits_the_operator(wanted, kind, asymmetry, expected):
-    assert choose_solver(wanted, kind, asymmetry) == expected
+def test_the_solver_fits_the_operator(name, chosen, kind, expected):
+    assert forms.load(reference(name).problem, chosen, kind).solve is expected
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ def layout(kind: str) -> Layout:
     if kind == "elliptic":
         return Layout(("x1", "x2"), (x1, x1), (1.0, 1.0), ("a",), ("u",), ("x1", "x2", "a"), ("x1", "x2"), ("u",))
     if kind == "forced in time":
-        return Layout(("x", "t"), (x2, t), (1.0, 5.0), ("f",), ("u",), ("x", "t", "f"), ("t",), ("u",))
+        return Layout(("x", "t"), (x2, t), (1.0, 5.0), ("f",), ("u",), ("x", "t", "f"), ("t",), ("u",), "t")
     if kind == "initial value":
-        return Layout(("t", "x"), (t, x1), (5.0, 1.0), ("a",), ("u",), ("a", "t", "x"), ("x",), ("u",), "t")
+        return Layout(("t", "x"), (t, x1), (5.0, 1.0), ("a",), ("u",), ("a", "t", "x"), ("x",), ("u",), "t", "t")
     axes, inputs = ("x2", "x1"), ("u1", "u2")
     responses = ("y1", "y2", "p")
     return Layout(axes, (x2, x1), (1.0, 1.0), inputs, responses, ("x1", "x2", "u1", "u2"), axes, responses[:2])

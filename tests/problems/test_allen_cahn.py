@@ -7,7 +7,8 @@ import pytest
 import torch
 from covariances import covariance_z_scores
 
-from stcl.problems.allen_cahn import AllenCahn, _torch_normals
+from stcl.problems._torch_normals import torch_normals
+from stcl.problems.allen_cahn import AllenCahn
 from stcl.problems.base import SolveError
 
 SMALL = {"nx": 32, "nt": 10, "time_step": 2e-2}
@@ -46,7 +47,7 @@ def tangent_residual(problem, a, u, v, w):
 def test_normals_are_those_of_torch(seed):
     generator = torch.Generator().manual_seed(seed)
     draws = [torch.randn(n, 128, dtype=torch.float64, generator=generator).ravel() for n in (64, 64, 3)]
-    np.testing.assert_allclose(_torch_normals(seed, 131 * 128), torch.cat(draws).numpy(), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(torch_normals(seed, 131 * 128, "float64"), torch.cat(draws).numpy(), rtol=0, atol=1e-14)
 
 
 def test_published_inputs():

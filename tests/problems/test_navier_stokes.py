@@ -7,8 +7,9 @@ import torch
 from covariances import covariance_z_scores
 from scipy.sparse.linalg import splu
 
+from stcl.problems._torch_normals import torch_normals
 from stcl.problems.base import SolveError
-from stcl.problems.navier_stokes import NavierStokes, _curls, _torch_normals
+from stcl.problems.navier_stokes import NavierStokes, _curls
 
 # -- prior ------------------------------------------------------------------------------------------------------
 
@@ -23,7 +24,7 @@ def test_published_forcings():
 def test_published_directions():
     v = NavierStokes().directions(200, "train")
     np.testing.assert_allclose(v[0, :, 20, 30], [-0.0196861, 0.00117688], atol=5e-8)
-    noise = _torch_normals(12_345, 7200)
+    noise = torch_normals(12_345, 7200, "float32")
     np.testing.assert_allclose(noise[:4], [-1.4798077, 0.4873060, -3.0127938, 0.4438552], rtol=1e-6)
     assert noise.sum() == pytest.approx(-93.649525, abs=1e-3)  # the published sum is one of float32 numbers
 
@@ -32,7 +33,7 @@ def test_published_directions():
 def test_normals_are_those_of_torch(seed):
     generator = torch.Generator().manual_seed(seed)
     expected = torch.randn(16, 6, 6, generator=generator).ravel().numpy()
-    np.testing.assert_allclose(_torch_normals(seed, 576), expected, rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(torch_normals(seed, 576, "float32"), expected, rtol=2e-6, atol=2e-6)
 
 
 def test_draws_go_on_beyond_the_published_split():

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stcl.core.canonical import canonical
 from stcl.reporting.report import content, page, results
 from stcl.reporting.report.blocks import Grid, Text, read_caption, read_grid
 from stcl.reporting.tables.by_problem import COLUMNS
 from stcl.reporting.tables.render import Table
-from stcl.runtime.provenance import canonical
 from stcl.study.config import parse
 
 PIXEL = base64.b64decode(

@@ -12,7 +12,6 @@ from stcl import problems
 from stcl.losses import rule, settings
 from stcl.stages import conditioning
 from stcl.tangent.operator import TangentOperator
-from stcl.tangent.states import states
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -59,7 +58,7 @@ def test_helmholtz_without_refraction_has_known_eigenvalues():
 def test_the_target_error_is_that_of_the_steps():
     """One step of MINRES minimises ‖g − A x‖ in the norm of M over the multiples of M g."""
     problem = problems.load("helmholtz", n=9)
-    a, u = states(problem, 1)
+    a, u = problem.states(1)
     operator = TangentOperator(problem, u[0], a[0])
     v = torch.as_tensor(problem.directions(1, "train"))
     form = settings.KrylovTarget(metric=settings.ShiftedLaplacian(shift=3.0), steps=1)
@@ -93,9 +92,9 @@ def own_matrix(problem, u: np.ndarray, a: np.ndarray) -> np.ndarray:
 def test_every_problem_against_its_tangent_equation(name):
     problem = problems.load(name, **OPTIONS[name])
     spec = {"problem": name, "options": OPTIONS[name], "form": RAW.model_dump(), "samples": 2, "seed": 0}
-    record = conditioning.measure(spec)
+    record = conditioning.conditioning_record(spec)
     found = {key: value["samples"][1] for key, value in record["quantities"].items() if value}
-    a, u = (x.numpy() for x in states(problem, 2))
+    a, u = (x.numpy() for x in problem.states(2))
     matrix = own_matrix(problem, u[1], a[1])
     scored = len(matrix) * len(problem.layout.scored) // len(problem.layout.responses)
     signed = matrix.copy()
@@ -116,7 +115,7 @@ def test_every_problem_against_its_tangent_equation(name):
 
 def test_diffusion_metric_against_dense_matrices():
     problem = problems.load("diffusion", n=9)
-    a, u = states(problem, 1)
+    a, u = problem.states(1)
     found = conditioning.quantities(TangentOperator(problem, u[0], a[0]), rule.default_form(problem), None)
     matrix = own_matrix(problem, u[0].numpy(), a[0].numpy())
     line = (2 * np.eye(7) - np.eye(7, k=1) - np.eye(7, k=-1)) * 64
@@ -144,7 +143,7 @@ def test_a_singular_operator_has_no_condition_number():
 
 def test_the_transposed_product_is_that_of_the_matrix():
     problem = problems.load("navier_stokes", n=7)
-    a, u = states(problem, 1)
+    a, u = problem.states(1)
     operator = TangentOperator(problem, u[0], a[0])
     y = torch.randn(2, len(operator.unknowns))
     torch.testing.assert_close(operator.transposed_product(y), y @ operator.matrix())

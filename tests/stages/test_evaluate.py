@@ -6,8 +6,8 @@ import torch
 
 from stcl import problems
 from stcl.operators.build import build_surrogate
+from stcl.operators.settings import Network
 from stcl.stages.errors import field_errors, jacobian_errors
-from stcl.study.protocol import Network
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ class Layout:
     channels: tuple[str, ...]  # what a network sees, in order: every name of `axes` and of `inputs` once
     input_axes: tuple[str, ...]  # grid axes along which the input varies
     scored: tuple[str, ...]  # leading responses that errors and stored tangents count
+    time_axis: str | None = None  # the axis along which the equation marches; None for a steady problem
     initial_axis: str | None = None  # time axis whose first frame is the input itself: u = a + (t/T) net(a)
 
     def __post_init__(self) -> None:
@@ -30,6 +31,10 @@ class Layout:
             raise ValueError(f"scored {self.scored} must be the leading responses of {self.responses}")
         if not set(self.input_axes) <= set(self.axes):
             raise ValueError(f"input_axes {self.input_axes} must be among the axes {self.axes}")
+        if self.time_axis not in (None, *self.axes):
+            raise ValueError(f"time_axis {self.time_axis!r} must be one of the axes {self.axes}, or None")
+        if self.initial_axis not in (None, self.time_axis):
+            raise ValueError(f"initial_axis {self.initial_axis!r} must be the time_axis, which is {self.time_axis!r}")
 
     @property
     def grid(self) -> tuple[int, ...]:

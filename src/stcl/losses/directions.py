@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from stcl.core.arrays import unit_norm
 from stcl.losses.settings import Sketch
-from stcl.problems.base import Problem, unit_norm
+from stcl.problems.base import Problem
 
 
 class SketchDirections:

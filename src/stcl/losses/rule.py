@@ -4,33 +4,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from stcl.core.interfaces import DiscreteEquation, TangentClass
 from stcl.losses.settings import (
     FittedLaplacian,
-    Form,
+    FormSettings,
     InverseLaplacian,
     JacobianPenalty,
     KrylovTarget,
     LerayOseen,
-    Metric,
+    MetricSettings,
     NormalizedResidual,
     PreconditionedResidual,
     Residual,
     ShiftedLaplacian,
 )
-from stcl.problems.base import Problem, TangentClass
+from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
 
 OperatorClass = TangentClass | Literal["advective"]
 
-SYMMETRIC = 1e-8  # largest ‖A − Aᵀ‖/‖A‖ of an operator that is symmetric to rounding
 ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
 DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the largest, of a definite operator
 RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
-SOLVED = 0.1  # largest error of a target worth matching
+WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
 INITIAL = 2  # largest number of frames that an initial condition enters
 STEPS = (5, 10, 20)  # of the target's solver, the paper's first
 
 
-def form_for(kind: OperatorClass, metric: Metric | None, driven: bool) -> Form:
+def form_for(kind: OperatorClass, metric: MetricSettings | None, driven: bool) -> FormSettings:
     """The form of the paper's table for the class of the tangent operator A.
 
     spd         stiff, so the residual is measured by an inverse Laplacian
@@ -56,11 +56,11 @@ def form_for(kind: OperatorClass, metric: Metric | None, driven: bool) -> Form:
     raise ValueError(f"tangent_class must be spd, indefinite, parabolic or saddle, got {kind!r}")
 
 
-def default_form(problem: Problem) -> Form:
-    """The form for the class that the problem declares, with the paper's metrics."""
-    kind = problem.tangent_class
+def default_form(equation: DiscreteEquation) -> FormSettings:
+    """The form for the class that an equation declares, with the paper's metrics."""
+    kind = equation.tangent_class
     metric = {"spd": InverseLaplacian(), "indefinite": ShiftedLaplacian(), "saddle": LerayOseen()}.get(kind)
-    return form_for(kind, metric, driven=kind != "parabolic" or problem.layout.initial_axis is None)
+    return form_for(kind, metric, driven=kind != "parabolic" or equation.layout.initial_axis is None)
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Findings:
 
     unknowns: int
     symmetry_defect: float  # ‖A − Aᵀ‖/‖A‖
-    time_axis: str | None
-    driven_frames: int | None  # in which B v is not zero; of problems in time
-    saddle: bool
+    time_axis: str | None = None
+    driven_frames: int | None = None  # in which B v is not zero; of problems in time
+    saddle: bool = False
     alignment: float | None = None  # of waves and their images; steady problems without a multiplier
     metric: FittedLaplacian | LerayOseen | None = None
     lowest: float | None = None  # smallest real part of the eigenvalues of MA, relative to the largest
@@ -86,6 +86,12 @@ class Findings:
     @property
     def symmetric(self) -> bool:
         return self.symmetry_defect < SYMMETRIC
+
+    @property
+    def krylov_class(self) -> OperatorClass:
+        """The class as a Krylov form must know it: spd only if A is positive definite, not if −A is."""
+        negative = self.tangent_class == "spd" and self.solver == "minres"
+        return "indefinite" if negative else self.tangent_class
 
     @property
     def driven(self) -> bool:
@@ -103,7 +109,7 @@ class Findings:
         return "spd" if self.lowest > DEFINITE else "indefinite"
 
 
-def choose(found: Findings) -> tuple[Form, list[str]]:
+def choose(found: Findings) -> tuple[FormSettings, list[str]]:
     """The form for what was measured, and why, a sentence each.
 
     It is the paper's for the operator's class, with one exception: where a few Krylov steps solve a definite elliptic
@@ -112,7 +118,7 @@ def choose(found: Findings) -> tuple[Form, list[str]]:
     kind = found.tangent_class
     form, reasons = form_for(kind, found.metric, found.driven), list(_reasons(found, kind))
     if kind in ("spd", "indefinite"):
-        steps = next((m for m, error in found.target_errors if error <= SOLVED), None)
+        steps = next((m for m, error in found.target_errors if error <= WORTH_MATCHING), None)
         errors = ", ".join(f"{error:.1e} after {m}" for m, error in found.target_errors)
         if steps is not None or kind == "indefinite":
             form = KrylovTarget(metric=found.metric, steps=steps or STEPS[-1], solver=found.solver)
@@ -151,17 +157,16 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
                 yield f"measuring the residual by M lowers κ from {raw} to {metric}"
 
 
-def refusals(form: Form, problem: Problem) -> Iterator[str]:
+def refusals(form: FormSettings, kind: TangentClass) -> Iterator[str]:
     """Why this form cannot work for this class. Symmetry is tested by the solver's form, where the operator exists."""
-    kind = problem.tangent_class
     metric = getattr(form, "metric", None)
     if isinstance(form, JacobianPenalty):
         return
     if isinstance(form, KrylovTarget):
         if kind not in ("spd", "indefinite"):
             yield f"krylov_target needs an elliptic tangent operator, this one is {kind}; use a residual form"
-        elif kind == "indefinite" and form.solver == "cg":
-            yield "cg may only be used for definite operators, this one is indefinite; use minres or gmres"
+        elif refusal := solver_refusal(form.solver, kind):
+            yield refusal
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
     elif kind != "saddle" and isinstance(metric, LerayOseen):

@@ -1,15 +1,13 @@
 """Settings of the derivative term: sketch, form, metric, weighting.
 
-Apart from stcl.study.protocol, which every cell depends on: a new form here does not touch cells that have none.
+They are apart from the settings that every cell has, so that a new form here does not touch cells that have none.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stcl.study.protocol import Positive, PositiveFloat, Settings
-
-NotNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from stcl.core.settings import NotNegativeFloat, Positive, PositiveFloat, Settings
 
 
 class Weighting(Settings):
@@ -68,8 +66,10 @@ class LerayOseen(Settings):
     boundary: PositiveFloat = Field(1.0, description="weight of the mean squared boundary values")
 
 
-EllipticMetric = Annotated[InverseLaplacian | ShiftedLaplacian | FittedLaplacian, Field(discriminator="name")]
-Metric = Annotated[InverseLaplacian | ShiftedLaplacian | FittedLaplacian | LerayOseen, Field(discriminator="name")]
+EllipticMetricSettings = Annotated[InverseLaplacian | ShiftedLaplacian | FittedLaplacian, Field(discriminator="name")]
+MetricSettings = Annotated[
+    InverseLaplacian | ShiftedLaplacian | FittedLaplacian | LerayOseen, Field(discriminator="name")
+]
 
 DetachState = Annotated[bool, Field(description="no gradient through u_θ where it is a coefficient")]
 
@@ -93,14 +93,14 @@ class PreconditionedResidual(Settings):
 
     name: Literal["preconditioned_residual"] = Field("preconditioned_residual", description="of the form")
     detach_state: DetachState = True
-    metric: Metric = Field(description="what weighs the residual")
+    metric: MetricSettings = Field(description="what weighs the residual")
 
 
 class KrylovTarget(Settings):
     """Mean square distance to a tangent that a few Krylov steps have solved for."""
 
     name: Literal["krylov_target"] = Field("krylov_target", description="of the form")
-    metric: EllipticMetric = Field(description="the solver's preconditioner")
+    metric: EllipticMetricSettings = Field(description="the solver's preconditioner")
     steps: Positive = Field(5, description="m, steps of the solver")
     solver: Literal["minres", "cg", "gmres", "bicgstab"] | None = Field(
         None, description="left out: the one that fits the operator"
@@ -115,7 +115,7 @@ class JacobianPenalty(Settings):
     name: Literal["jacobian_penalty"] = Field("jacobian_penalty", description="of the form")
 
 
-Form = Annotated[
+FormSettings = Annotated[
     Residual | NormalizedResidual | PreconditionedResidual | KrylovTarget | JacobianPenalty,
     Field(discriminator="name"),
 ]
@@ -132,6 +132,6 @@ class Stcl(Settings):
     """The sketched tangent consistency loss."""
 
     q: Positive = Field(4, description="directions per update")
-    form: Form | None = Field(None, description="residual to loss; left out: by the problem's tangent class")
+    form: FormSettings | None = Field(None, description="residual to loss; left out: by the problem's tangent class")
     sketch: Sketch = Field(default_factory=Sketch, description="where directions come from")
     weighting: Weighting = Field(default_factory=Weighting, description="of the derivative loss")

@@ -1,37 +1,42 @@
 """The tangents DS_θ(a)[v] along a few directions per update, judged by a form. No labels."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
-from stcl.losses.directions import SketchDirections
-from stcl.operators.surrogate import Surrogate
+from stcl.core.interfaces import TangentForm
 
 
-class TangentForm(Protocol):
-    """How a tangent residual becomes a loss, averaged over samples and directions.
+class Directions(Protocol):
+    """Where the q directions of an update come from: [q, ...] shared by the batch, or [B, q, ...]."""
 
-    Called with inputs a [B, ...], predictions u = u_θ(a) [B, ...], directions v [B, q, ...] or, shared by the batch,
-    [q, ...], tangents w = DS_θ(a)[v] [B, q, ...], and the training responses `label` [B, ...].
-    """
+    def draw(self, batch: int) -> Tensor: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
-    def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor: ...
+
+class Differentiable(Protocol):
+    """A model that gives its value and its tangents in one pass."""
+
+    def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 class SketchedTangents:
     """L = form(a, u_θ(a), v, DS_θ(a)[v]) for directions v that are drawn anew at every update."""
 
-    def __init__(self, form: TangentForm, directions: SketchDirections) -> None:
+    def __init__(self, form: TangentForm, directions: Directions) -> None:
         self.form, self.directions = form, directions
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor | None, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, surrogate: Differentiable, a: Tensor, u: Tensor | None, rows: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The prediction and the derivative loss from one pass; without labels u, the prediction is the only state."""
         v = self.directions.draw(len(a))
         prediction, w = surrogate.value_and_tangents(a, v)
         return prediction, self.form(a, prediction, v, w, label=prediction if u is None else u)
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return self.directions.state_dict()
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.directions.load_state_dict(state)

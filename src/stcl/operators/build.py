@@ -2,8 +2,8 @@
 
 from stcl.core.layout import Layout
 from stcl.operators.fno import FNO
+from stcl.operators.settings import Network
 from stcl.operators.surrogate import Surrogate
-from stcl.study.protocol import Network
 
 
 def build_surrogate(layout: Layout, network: Network) -> Surrogate:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stcl.core.arrays import norms
 from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
-from stcl.problems.base import norms
 
 COMPLEX_STEP = 1e-30  # f(x + iεy) = f(x) + iε f'(x) y to rounding, for analytic f and any tiny ε
 

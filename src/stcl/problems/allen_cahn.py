@@ -5,8 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
+from stcl.core.arrays import check_fields, like, unit_norm
 from stcl.core.layout import Layout
-from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
+from stcl.problems._torch_normals import torch_normals
+from stcl.problems.base import Problem, SolveError, Split, Stream
 
 # The published draws are one stream per seed, which runs through the splits in this order and in blocks of rows; each
 # block holds first the real and then the imaginary parts of its rows.
@@ -71,6 +73,7 @@ class AllenCahn(Problem):
             channels=("a", "t", "x"),
             input_axes=("x",),
             scored=("u",),
+            time_axis="t",
             initial_axis="t",
         )
 
@@ -198,19 +201,7 @@ class AllenCahn(Problem):
 def _published_then_fresh(count: int, seed: int, block: int, rows: slice) -> np.ndarray:
     """Normals [count, 2·MODES]: rows of the published stream, drawn in blocks, then fresh ones from an own stream."""
     blocks = -(-rows.stop // block)
-    published = _torch_normals(seed, blocks * 2 * block * MODES).reshape(blocks, 2, block, MODES)
+    published = torch_normals(seed, blocks * 2 * block * MODES, "float64").reshape(blocks, 2, block, MODES)
     published = published.transpose(0, 2, 1, 3).reshape(blocks * block, 2 * MODES)[rows][:count]
     fresh = np.random.default_rng((seed, rows.start)).standard_normal((count - len(published), 2 * MODES))
     return np.concatenate([published, fresh])
-
-
-def _torch_normals(seed: int, count: int) -> np.ndarray:
-    """The float64 normals that torch's CPU generator draws after `manual_seed(seed)`, count a multiple of 16.
-
-    Each uniform takes 53 bits of two Mersenne words; blocks of 16 uniforms give 8 Box-Muller pairs.
-    """
-    words = np.random.RandomState(seed).randint(0, 2**32, size=(count, 2), dtype=np.uint32).astype(np.uint64)
-    uniform = ((words[:, 0] << np.uint64(32) | words[:, 1]) & np.uint64(2**53 - 1)) * 2.0**-53
-    first, second = uniform.reshape(-1, 2, 8).transpose(1, 0, 2)
-    radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()

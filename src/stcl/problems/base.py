@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from stcl.core.arrays import norms
+from stcl.core.interfaces import TangentClass
 from stcl.core.layout import Layout
 
 if TYPE_CHECKING:
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
 
 Split = Literal["train", "val", "test"]
 Stream = Literal["train", "val", "test", "sketch"]
-TangentClass = Literal["spd", "indefinite", "parabolic", "saddle"]
 
 
 class SolveError(RuntimeError):
@@ -101,40 +103,35 @@ class Problem(ABC):
     # -- the equation -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def residual(self, u: "torch.Tensor", a: "torch.Tensor") -> "torch.Tensor":
+    def residual(self, u: "torch.Tensor", a: "torch.Tensor") -> Any:
         """F(u, a) on the network's grid: torch, batched over leading axes, differentiable in both arguments.
 
         A problem whose loss weighs parts of the equation apart returns them as a NamedTuple of tensors.
         """
 
+    # What `stcl.core.interfaces.DiscreteEquation` asks besides; most problems have nothing to add to these.
+    tangent_residual: ClassVar[Callable[..., Any] | None] = None
+    saddle: ClassVar[bool | None] = None
+    held_nodes: ClassVar[int] = 0
 
-def check_fields(what: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Refuse arrays that are not finite batches of `shape`, before any solver sees them."""
-    if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
-        raise ValueError(f"expected {what} of shape (samples, {', '.join(map(str, shape))}), got {array.shape}")
-    if not np.isfinite(array).all():
-        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-        raise ValueError(
-            f"{what} {bad[:5].tolist()} have non-finite values; check the prior or the store they came from"
-        )
+    @property
+    def viscosity(self) -> float | None:
+        return None
 
+    def states(self, count: int) -> "tuple[torch.Tensor, torch.Tensor]":
+        """The first accepted inputs of the train split on the network's grid, and their responses, float64."""
+        import torch
 
-def norms(fields: np.ndarray) -> np.ndarray:
-    """The Euclidean norm of each sample: [samples]."""
-    return np.linalg.norm(fields.reshape(len(fields), -1), axis=1)
+        a = self.inputs(self.candidates(count), "train")
+        u = self.solve(a)
+        kept = np.flatnonzero(self.accept(u))[:count]
+        return torch.as_tensor(self.network_input(a[kept])), torch.as_tensor(u[kept])
 
+    def inputs_of(self, a: "torch.Tensor") -> "torch.Tensor":
+        return a
 
-def unit_norm(fields, axes: int):
-    """Divide each field by its Euclidean norm over its last `axes` axes, numpy or torch."""
-    square = (fields * fields).reshape(*fields.shape[: fields.ndim - axes], -1).sum(-1)
-    return fields / (square**0.5).reshape(*square.shape, *([1] * axes))
+    def responses_of(self, u: "torch.Tensor") -> "torch.Tensor":
+        return u
 
-
-def like(x, table: np.ndarray):
-    """A constant table next to x: itself for numpy, on x's device (and in its dtype, if floating) for torch."""
-    if isinstance(x, np.ndarray):
-        return table
-    import torch
-
-    tensor = torch.from_numpy(table).to(x.device)
-    return tensor.to(x.dtype) if tensor.is_floating_point() else tensor
+    def model_inputs(self, v: "torch.Tensor") -> "torch.Tensor":
+        return v

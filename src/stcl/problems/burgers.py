@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from stcl.core.arrays import check_fields
 from stcl.core.layout import Layout
 from stcl.problems import _tridiagonal
-from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields
+from stcl.problems.base import Problem, SolveError, Split, Stream
 
 # The published splits are one stream of 2304 draws, shuffled, and cut in this order.
 INPUT_SEED = 42
@@ -95,6 +96,7 @@ class Burgers(Problem):
             channels=("x", "t", "f"),
             input_axes=("t",),
             scored=("u",),
+            time_axis="t",
         )
 
     @cached_property

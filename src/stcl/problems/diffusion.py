@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stcl.core.arrays import check_fields, like, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._square import (
     centred,
@@ -16,7 +17,7 @@ from stcl.problems._square import (
     tangent_defect,
     zero_boundary,
 )
-from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
+from stcl.problems.base import Problem, SolveError, Split, Stream
 
 INPUT_SEED = {"train": 0, "val": 50_000, "test": 100_000}
 DIRECTION_SEED = {"train": 777_777, "val": 1_049_999, "test": 1_099_999, "sketch": 2026}

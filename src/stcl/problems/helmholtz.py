@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stcl.core.arrays import check_fields, like, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
 from stcl.problems._square import (
@@ -17,7 +18,7 @@ from stcl.problems._square import (
     tangent_defect,
     zero_boundary,
 )
-from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, unit_norm
+from stcl.problems.base import Problem, SolveError, Split, Stream
 
 INPUT_SEED = {"train": 1, "val": 2, "test": 3}
 DIRECTION_SEED = {"train": 10_007, "val": 10_009, "test": 10_010, "sketch": 2027}  # val is not published

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stcl.core.arrays import check_fields, like, norms, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
 from stcl.problems._square import COMPLEX_STEP, boundary, centred, embed, inner, laplacian
-from stcl.problems.base import Problem, SolveError, Split, Stream, check_fields, like, norms, unit_norm
+from stcl.problems._torch_normals import torch_normals
+from stcl.problems.base import Problem, SolveError, Split, Stream
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +71,10 @@ class NavierStokes(Problem):
     def h(self) -> float:
         return 1.0 / (self.n - 1)
 
+    @property
+    def viscosity(self) -> float:
+        return self.mu
+
     @cached_property
     def nodes(self) -> np.ndarray:
         return np.linspace(0.0, 1.0, self.n)
@@ -122,7 +128,8 @@ class NavierStokes(Problem):
         if stream == "sketch":
             noise = np.random.default_rng(SKETCH_SEED).standard_normal((count, *self.noise_shape))
         else:
-            noise = _torch_normals(DIRECTION_SEED[stream], count * self.modes**2).reshape(count, *self.noise_shape)
+            noise = torch_normals(DIRECTION_SEED[stream], count * self.modes**2, "float32")
+            noise = noise.reshape(count, *self.noise_shape)
         return self.direction(noise)
 
     # -- reference solver -------------------------------------------------------------------------------------
@@ -323,16 +330,3 @@ def _momentum(y, p, mu: float, h: float):
 def _divergence(y, h: float):
     """∇ₕ·y at the interior nodes, numpy or torch."""
     return centred(y[..., 0, :, :], h)[1] + centred(y[..., 1, :, :], h)[0]
-
-
-def _torch_normals(seed: int, count: int) -> np.ndarray:
-    """The first `count` normals of torch's CPU generator with this seed, to float32 rounding, without torch.
-
-    Box-Muller in blocks of 16: the first eight uniforms of a block give radii, the last eight angles. torch.randn
-    draws the same if its size is a multiple of 16, which the published 200, 16 and 16 directions of 36 normals are.
-    """
-    blocks = -(-count // 16)
-    words = np.random.RandomState(seed).randint(2**32, size=(blocks, 2, 8), dtype=np.uint32)
-    uniform = (words & (2**24 - 1)) / 2.0**24
-    radius, angle = np.sqrt(-2 * np.log1p(-uniform[:, 0])), 2 * np.pi * uniform[:, 1]
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()[:count]

@@ -1,20 +1,13 @@
-"""What a result depends on: canonical specs and the identity of the code that made it. Imports nothing heavy."""
+"""The identity of the code that made a result. Imports nothing heavy."""
 
 import ast
 import functools
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "stcl"
-
-
-def canonical(spec: Any) -> str:
-    """JSON that is equal exactly when the specs are: sorted keys, no spaces, no NaN."""
-    return json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 @functools.cache

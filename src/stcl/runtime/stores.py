@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import zarr
 
+from stcl.core.canonical import canonical
 from stcl.core.layout import Layout
-from stcl.runtime.provenance import canonical
 
 FIELDS = "fields.zarr"
 DIGEST_BYTES = 16

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from stcl import problems
-from stcl.problems.base import Problem, SolveError, unit_norm
+from stcl.core.arrays import unit_norm
+from stcl.core.canonical import canonical
+from stcl.problems.base import Problem, SolveError
 from stcl.runtime import stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
-from stcl.runtime.provenance import canonical
 
 CHUNK = 16  # samples solved together, or fewer if their float64 tangents exceed
 CHUNK_BYTES = 128e6

@@ -19,16 +19,16 @@ from torch import Tensor
 
 from stcl import problems
 from stcl.losses import forms, metrics
-from stcl.losses.settings import Form, KrylovTarget
+from stcl.losses.settings import FormSettings, KrylovTarget
 from stcl.problems.base import SolveError
 from stcl.runtime.stores import write_json
 from stcl.tangent.operator import TangentOperator
-from stcl.tangent.states import states
+from stcl.tangent.structure import Condition, block_signs, condition_number, metric_root, symmetry_defect
 
 DIRECTIONS = 8  # per sample, for the error of a solved target
 
 
-def measure(spec: dict[str, Any]) -> dict[str, Any]:
+def conditioning_record(spec: dict[str, Any]) -> dict[str, Any]:
     """The record of a spec {problem, options, form, samples, seed}.
 
     Of A at the true response, on the nodes that have an equation:
@@ -46,8 +46,8 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     A condition number is null if the matrix is singular to rounding.
     """
     problem = problems.load(spec["problem"], **spec["options"])
-    form = TypeAdapter(Form).validate_python(spec["form"])
-    a, u = states(problem, spec["samples"])
+    form = TypeAdapter(FormSettings).validate_python(spec["form"])
+    a, u = problem.states(spec["samples"])
     noise = np.random.default_rng(spec["seed"]).standard_normal((DIRECTIONS, *problem.noise_shape))
     v = torch.as_tensor(problem.direction(noise))
     operators = [TangentOperator(problem, u[i], a[i]) for i in range(len(a))]
@@ -60,66 +60,41 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def quantities(operator: TangentOperator, form: Form, v: Tensor) -> dict[str, float | None]:
-    matrix = operator.matrix()
-    scored = operator.unknowns.response < len(operator.problem.layout.scored)
-    signed = symmetric_signs(matrix, operator.unknowns.sizes)[:, None] * matrix
+def quantities(operator: TangentOperator, form: FormSettings, v: Tensor) -> dict[str, float | None]:
+    operator.assemble()
+    matrix, problem = operator.assembled, operator.equation
+    scored = operator.unknowns.response < len(problem.layout.scored)
+    signed = block_signs(operator)[:, None] * matrix
     eigenvalues = torch.linalg.eigvalsh((signed + signed.T) / 2)
     found = {
-        "symmetry_defect": float((signed - signed.T).norm() / matrix.norm()),
+        "symmetry_defect": symmetry_defect(operator),
         "smallest_eigenvalue": float(eigenvalues[0]),
         "largest_eigenvalue": float(eigenvalues[-1]),
         "negative_fraction": float((eigenvalues < 0).double().mean()),
-        "condition_raw": condition(matrix),
-        "condition_scored": condition(matrix[:, scored]),
+        "condition_raw": _known(condition_number(operator, torch.ones_like(scored))),
+        "condition_scored": _known(condition_number(operator, scored)),
         "condition_metric": None,
         "condition_preconditioned": None,
         "target_error": None,
     }
     if getattr(form, "metric", None) is None:
         return found
-    root = square_root(metric_matrix(operator, metrics.load(operator.problem, form.metric)))
-    found["condition_metric"] = condition((root @ matrix)[:, scored])
+    metric = metrics.load(problem, form.metric)
+    found["condition_metric"] = _known(condition_number(operator, scored, metric))
     if isinstance(form, KrylovTarget):
+        root = metric_root(operator, metric)
         eigenvalues = torch.linalg.eigvals(root @ matrix @ root).abs()
         found["condition_preconditioned"] = float(eigenvalues.max() / eigenvalues.min())
-        found["target_error"] = _target_error(operator, forms.load(operator.problem, form), matrix, v)
+        found["target_error"] = _target_error(operator, forms.load(problem, form), v)
     return found
 
 
-def symmetric_signs(matrix: Tensor, sizes: list[int]) -> Tensor:
-    """±1 for each equation, the same within a block: the sign with which a block mirrors the first one's columns."""
-    blocks = matrix[: sizes[0]].split(sizes, 1)[1:], matrix.split(sizes, 0)[1:]
-    signs = [matrix.new_ones(sizes[0])]
-    for across, down in zip(*blocks, strict=True):
-        mirrored = (across * down[:, : sizes[0]].T).sum() >= 0
-        signs.append(torch.full((len(down),), 1.0 if mirrored else -1.0, dtype=matrix.dtype))
-    return torch.cat(signs)
+def _known(condition: Condition) -> float | None:
+    return None if condition.is_bound else condition.value
 
 
-def metric_matrix(operator: TangentOperator, metric: Any) -> Tensor:
-    """M as a dense matrix on the equations."""
-    columns = torch.eye(len(operator.unknowns), dtype=operator.u.dtype)[None]
-    return operator.unknowns.join(metric.at(operator.a)(operator.unknowns.split(columns)))[0]
-
-
-def square_root(metric: Tensor) -> Tensor:
-    """The symmetric root of a positive semidefinite matrix."""
-    values, vectors = torch.linalg.eigh((metric + metric.T) / 2)
-    return vectors * values.clamp_min(0).sqrt() @ vectors.T
-
-
-def condition(factor: Tensor) -> float | None:
-    """κ of the Hessian RᵀR for R = `factor`; None if R is singular to rounding."""
-    values = torch.linalg.svdvals(factor)
-    largest, smallest = float(values[0]), float(values[-1])
-    if smallest <= len(factor) * torch.finfo(factor.dtype).eps * largest:
-        return None
-    return (largest / smallest) ** 2
-
-
-def _target_error(operator: TangentOperator, form: Any, matrix: Tensor, v: Tensor) -> float:
-    exact = torch.linalg.solve(matrix, operator.right_hand_side(v).T).T
+def _target_error(operator: TangentOperator, form: Any, v: Tensor) -> float:
+    exact = torch.linalg.solve(operator.assembled, operator.right_hand_side(v).T).T
     target = form.target(operator.a, operator.u, v).x[0].flatten(1)
     return float(((target - exact).norm(dim=1) / exact.norm(dim=1)).median())
 
@@ -142,7 +117,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     try:
-        write_json(arguments.out, measure(arguments.spec) | {"code": arguments.code})
+        write_json(arguments.out, conditioning_record(arguments.spec) | {"code": arguments.code})
     except (SolveError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from stcl import problems
+from stcl.core.canonical import canonical
 from stcl.problems.base import Problem, SolveError
 from stcl.runtime import stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
-from stcl.runtime.provenance import canonical
 
 CHUNK = 16  # samples solved together
 

@@ -5,13 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from stcl.core.arrays import relative_error
 from stcl.operators.surrogate import Surrogate
-
-
-def relative_error(predicted: Tensor, reference: Tensor, batch_axes: int = 1) -> Tensor:
-    """‖predicted − reference‖₂ / ‖reference‖₂ over all axes but the first `batch_axes`."""
-    difference = (predicted - reference).flatten(batch_axes)
-    return difference.norm(dim=-1) / reference.flatten(batch_axes).norm(dim=-1)
 
 
 def field_errors(surrogate: Surrogate, a: Tensor, u: Tensor, batch: int = 64) -> Tensor:

@@ -16,10 +16,10 @@ import torch
 
 from stcl import problems
 from stcl.operators.build import build_surrogate
+from stcl.operators.settings import Network
 from stcl.runtime import checkpoint, devices, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.stages.errors import field_errors, jacobian_errors
-from stcl.study.protocol import Network
 
 
 def evaluate(run: Path, data: Path, bank: Path, out: Path, device: torch.device) -> None:

@@ -22,7 +22,7 @@ from stcl.runtime.stores import StoreError, write_json
 from stcl.stages.train import build_trainer
 
 
-def measure(
+def epoch_seconds(
     spec: dict[str, Any], train: Path, val: Path, bank: Path | None, device: torch.device
 ) -> dict[str, dict[str, Any]]:
     """Median seconds of an epoch and the cell's whole budget, by cell."""
@@ -58,7 +58,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     device = arguments.device or devices.pick()
     try:
-        cells = measure(arguments.spec, arguments.train, arguments.val, arguments.bank, device)
+        cells = epoch_seconds(arguments.spec, arguments.train, arguments.val, arguments.bank, device)
     except StoreError as error:
         raise SystemExit(f"error: {error}") from error
     write_json(

@@ -22,17 +22,18 @@ import torch
 from torch import Tensor
 
 from stcl import problems
+from stcl.core.arrays import relative_error
 from stcl.losses.data import DataLoss, Objective
 from stcl.operators.build import build_surrogate
+from stcl.operators.settings import Network
 from stcl.operators.surrogate import Surrogate
 from stcl.runtime import checkpoint, devices, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.progress import Progress
 from stcl.runtime.stopping import EXIT_CODE, Stopped, StopSignals
-from stcl.stages.errors import relative_error
 from stcl.stages.gradient_variance import GradientVariance
 from stcl.stages.methods import Setup
-from stcl.study.protocol import Network, Training
+from stcl.study.protocol import Training
 
 LOSSES = ("data", "derivative", "gamma")
 

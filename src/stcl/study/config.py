@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from stcl import problems
+from stcl.core.settings import Positive, PositiveFloat, Settings
 from stcl.losses import rule
-from stcl.losses.settings import Form, OfflineDi, Stcl, Weighting
+from stcl.losses.settings import FormSettings, OfflineDi, Stcl, Weighting
+from stcl.operators.settings import Network
 from stcl.study.names import paper_order
-from stcl.study.protocol import Network, Positive, PositiveFloat, Settings, Training
+from stcl.study.protocol import Training
 
 METHODS = ("fno", "offline_di", "stcl")
 
@@ -151,7 +153,7 @@ class Forms(Settings):
     n_train: Positive = Field(description="training size N, one of the problem's")
     lam: PositiveFloat = Field(alias="lambda", description="the same for every form")
     weighting: Weighting | None = Field(None, description="of every form; left out: that of the problem's sTCL")
-    forms: dict[Name, Form] = Field(description="by a name of their own, which is part of paths", min_length=1)
+    forms: dict[Name, FormSettings] = Field(description="by a name of their own, which is part of paths", min_length=1)
 
 
 class LongRun(Settings):
@@ -339,7 +341,9 @@ def _check_problem(name: str, settings: ProblemSettings, selection: str) -> Iter
         )
     stcl = settings.methods.stcl
     if stcl is not None:
-        yield from (f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.form, problem))
+        yield from (
+            f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.form, problem.tangent_class)
+        )
     if not list(settings.methods.enabled()):
         yield f"{where}.methods: name at least one of {', '.join(METHODS)}"
 
@@ -430,7 +434,7 @@ def _check_forms(where: str, study: Forms, name: str, settings: ProblemSettings)
     except (ValueError, TypeError):
         return  # _check_problem says why
     for label, form in study.forms.items():
-        yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem))
+        yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem.tangent_class))
 
 
 def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selection: str) -> Iterator[str]:

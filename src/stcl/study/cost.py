@@ -19,11 +19,11 @@ import yaml
 
 from stcl import problems
 from stcl.core.layout import Layout
+from stcl.operators.settings import Network
 from stcl.reporting.tables.render import Table
 from stcl.study.config import parse
 from stcl.study.names import METHODS, problem_name
 from stcl.study.plan import SELECTED, Block, Cell, Plan
-from stcl.study.protocol import Network
 
 FLOAT = 4  # bytes
 SPLITS = ("train", "val", "test")

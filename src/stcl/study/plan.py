@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from stcl.runtime.provenance import canonical, code_id
+from stcl.core.canonical import canonical
+from stcl.runtime.provenance import code_id
 from stcl.study.config import Config, Fno, Methods, ProblemSettings, Tuned
 
 SELECTED = "selected"

@@ -1,32 +1,15 @@
-"""The training protocol as typed settings: what every cell has. Those of the derivative term: stcl.losses.settings.
+"""The training protocol as typed settings: what every cell has, whatever its method.
 
 Defaults are what a new problem should start from. Where the published tables used something else for one of the
-problems, `config/paper.yaml` says so and docs/protocol.md says why.
+problems, `config/paper.yaml` says so and docs/protocol.md says why. The settings of the network are in
+stcl.operators.settings, those of the derivative term in stcl.losses.settings.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-Positive = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Settings(BaseModel):
-    """Settings that refuse unknown keys and do not change once made."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_by_name=True, validate_by_alias=True)
-
-
-class Network(Settings):
-    """The Fourier neural operator."""
-
-    width: Positive = Field(32, description="channels of the hidden layers")
-    modes: Positive = Field(12, description="Fourier modes kept per axis")
-    layers: Positive = Field(4, description="Fourier layers")
-    head: Positive = Field(128, description="hidden width of the pointwise output head")
-    init: Literal["normal", "uniform"] = Field("normal", description="spectral weights: N(0,1) or U[0,1), over width²")
-    standardise: bool = Field(False, description="subtract mean and divide by std of the training inputs")
+from stcl.core.settings import Positive, PositiveFloat, Settings
 
 
 class Schedule(Settings):

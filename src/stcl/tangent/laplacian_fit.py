@@ -9,15 +9,11 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from stcl.losses import settings
-from stcl.problems.base import Problem
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
-from stcl.tangent.states import states
 from stcl.tangent.stencil import diagonal
 from stcl.tangent.transforms import KINDS, basis, laplacian_diagonal
 
-STATES = 2  # that a fit before training looks at
 MODES = 6  # per axis, from the smoothest to the roughest
 SPREAD = 1.5  # of the diagonal, largest to smallest, from which on the fit divides by it
 
@@ -35,34 +31,21 @@ class LaplacianFit:
 
     smooth: float  # the smallest eigenvalue of Σ wᵢ Lᵢ that is not zero
 
-    def metric(self) -> settings.FittedLaplacian:
-        """The positive metric of this fit: with half the opposite shift where the operator itself is indefinite.
+    @property
+    def positive_shift(self) -> float:
+        """The shift of a positive operator near this one: half the opposite shift where A itself is indefinite.
 
         Between ends without values a constant is in the Laplacian's kernel: it weighs like the smoothest wave.
         """
         shift = self.shift if self.shift >= 0 else -self.shift / 2
-        if "sine" not in self.transforms:
-            shift = max(shift, self.smooth)
-        return settings.FittedLaplacian(
-            transforms=list(self.transforms), weights=list(self.weights), shift=shift, scaled=self.scaled
-        )
-
-
-def complete(problem: Problem, chosen: settings.FittedLaplacian) -> settings.FittedLaplacian:
-    """The settings with what was left out fitted to the operator at a few states."""
-    given = chosen.model_dump(exclude_none=True)
-    if len(given) == len(type(chosen).model_fields):
-        return chosen
-    a, u = states(problem, STATES)
-    fit = fit_laplacian([TangentOperator(problem, u[i], a[i]) for i in range(len(a))])
-    return fit.metric().model_copy(update=given)
+        return shift if "sine" in self.transforms else max(shift, self.smooth)
 
 
 def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
     """Ends by which modes are nearest to eigenvectors, then weights and shift by least squares over all states."""
-    problem = operators[0].problem
-    equations = single_block(problem.residual(operators[0].u, operators[0].a), "fitted_laplacian").shape[1:]
-    grid = problem.layout.grid
+    equation = operators[0].equation
+    equations = single_block(equation.residual(operators[0].u, operators[0].a), "fitted_laplacian").shape[1:]
+    grid = equation.layout.grid
     nodes = equations[-len(grid) :]
     allowed = [("sine",) if n - m == 2 else KINDS for n, m in zip(grid, nodes, strict=True)]
     products = [op.product for op in operators]
@@ -74,7 +57,7 @@ def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
     weights, shift = _least_squares(-images if negated else images, symbols)
 
     own = laplacian_diagonal(kinds, weights, shift, nodes)
-    ratios = [diagonal(problem, op.u, op.a, equations)[0] / torch.as_tensor(own).to(op.u) for op in operators]
+    ratios = [diagonal(equation, op.u, op.a, equations)[0] / torch.as_tensor(own).to(op.u) for op in operators]
     scaled = _worth_scaling(operators, [r.flatten() for r in ratios], own)
     if scaled:
         products = [_scaled_product(op, r.flatten()) for op, r in zip(operators, ratios, strict=True)]

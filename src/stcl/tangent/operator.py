@@ -6,7 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from stcl.problems.base import Problem
+from stcl.core.interfaces import DiscreteEquation
 from stcl.tangent.residual import input_derivative, state_derivative
 from stcl.tangent.unknowns import Unknowns
 
@@ -16,10 +16,10 @@ COLUMNS = 256  # of a matrix that are made together
 class TangentOperator:
     """A = ∂F/∂u (u, a) between the unknowns of the residual."""
 
-    def __init__(self, problem: Problem, u: Tensor, a: Tensor) -> None:
+    def __init__(self, equation: DiscreteEquation, u: Tensor, a: Tensor) -> None:
         """At one sample, u [*response_shape] and a [*input_shape]."""
-        self.problem, self.u, self.a = problem, u[None], a[None]
-        self.unknowns = Unknowns(problem.residual(self.u, self.a), problem.layout)
+        self.equation, self.u, self.a = equation, u[None], a[None]
+        self.unknowns = Unknowns(equation.residual(self.u, self.a), equation.layout)
         self.assembled: Tensor | None = None  # A as a matrix, if `assemble` was called: products are faster then
 
     def product(self, x: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ class TangentOperator:
         if self.assembled is not None:
             return x @ self.assembled.T
         fields = self.unknowns.embed(x)[None]
-        return self.unknowns.join(state_derivative(self.problem, self.u, self.a, fields))[0]
+        return self.unknowns.join(state_derivative(self.equation, self.u, self.a, fields))[0]
 
     def transposed_product(self, y: Tensor) -> Tensor:
         """Aᵀ y for y [k, unknowns]."""
@@ -38,13 +38,13 @@ class TangentOperator:
     @cached_property
     def _pullback(self) -> Callable[[Tensor], tuple[Tensor]]:
         def equations(state: Tensor) -> Tensor:
-            return self.unknowns.join(self.problem.residual(state, self.a), batch_axes=1)[0]
+            return self.unknowns.join(self.equation.residual(state, self.a), batch_axes=1)[0]
 
         return torch.func.vjp(equations, self.u)[1]
 
     def right_hand_side(self, v: Tensor) -> Tensor:
         """−B v [k, unknowns] for directions v [k, *input_shape]."""
-        return -self.unknowns.join(input_derivative(self.problem, self.u, self.a, v))[0]
+        return -self.unknowns.join(input_derivative(self.equation, self.u, self.a, v))[0]
 
     def matrix(self) -> Tensor:
         """A as a dense matrix, a few columns at a time."""

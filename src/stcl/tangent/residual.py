@@ -6,40 +6,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stcl.problems.base import Problem
+from stcl.core.interfaces import DiscreteEquation
 from stcl.tangent.scalar_factors import ScalarFactors
 
 
-def tangent_residual(problem: Problem, u: Tensor, a: Tensor, w: Tensor, v: Tensor) -> Any:
+def tangent_residual(equation: DiscreteEquation, u: Tensor, a: Tensor, w: Tensor, v: Tensor) -> Any:
     """r = DF(u, a)[w, v] = A(u,a) w + B(u,a) v, [B, q, ...], by one forward-mode pass of the residual F.
 
     u [B, *response_shape], a [B, *input_shape], w [B, q, *response_shape]; directions v [B, q, *input_shape]
-    or, shared by the batch, [q, *input_shape]. Where F comes in blocks, so does r. A problem may write r out as its own
-    `tangent_residual`, where that is measurably faster.
+    or, shared by the batch, [q, *input_shape]. Where F comes in blocks, so does r. An equation may write r out as its
+    own `tangent_residual`, where that is measurably faster.
     """
-    if written_out := getattr(problem, "tangent_residual", None):
-        return written_out(u, a, w, v)
+    if equation.tangent_residual is not None:
+        return equation.tangent_residual(u, a, w, v)
 
     def along(w_k: Tensor, v_k: Tensor) -> Any:
-        return _forward(problem.residual, (u, a), (w_k, v_k.expand_as(a)))
+        return _forward(equation.residual, (u, a), (w_k, v_k.expand_as(a)))
 
     return torch.func.vmap(along, in_dims=(1, 0 if v.ndim == a.ndim else 1), out_dims=1)(w, v)
 
 
-def state_derivative(problem: Problem, u: Tensor, a: Tensor, w: Tensor) -> Any:
+def state_derivative(equation: DiscreteEquation, u: Tensor, a: Tensor, w: Tensor) -> Any:
     """A(u,a) w, shapes as in `tangent_residual`."""
 
     def along(w_k: Tensor) -> Any:
-        return _forward(problem.residual, (u, a), (w_k, torch.zeros_like(a)))
+        return _forward(equation.residual, (u, a), (w_k, torch.zeros_like(a)))
 
     return torch.func.vmap(along, in_dims=1, out_dims=1)(w)
 
 
-def input_derivative(problem: Problem, u: Tensor, a: Tensor, v: Tensor) -> Any:
+def input_derivative(equation: DiscreteEquation, u: Tensor, a: Tensor, v: Tensor) -> Any:
     """B(u,a) v, shapes as in `tangent_residual`; [B, q, ...] also for shared directions."""
 
     def along(v_k: Tensor) -> Any:
-        return _forward(problem.residual, (u, a), (torch.zeros_like(u), v_k.expand_as(a)))
+        return _forward(equation.residual, (u, a), (torch.zeros_like(u), v_k.expand_as(a)))
 
     return torch.func.vmap(along, in_dims=0 if v.ndim == a.ndim else 1, out_dims=1)(v)
 

@@ -1,26 +1,36 @@
-"""The diagonal of A(u, a), of all samples at once, by a few products."""
+"""Colours with which a few products show the coefficients of A(u, a), of all nodes and samples at once."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from stcl.problems.base import Problem
+from stcl.core.interfaces import DiscreteEquation
 from stcl.tangent.residual import state_derivative
 from stcl.tangent.unknowns import embed
 
 
-def diagonal(problem: Problem, u: Tensor, a: Tensor, equations: torch.Size) -> Tensor:
-    """The coefficient of each node in its own equation, [B, *equations], if A couples it to its next neighbours only.
+def colour(node: Sequence[Tensor]) -> Tensor:
+    """The colour Σ (i+1) xᵢ mod 2d+1 of nodes x on a d-dimensional grid, from their d indices.
 
-    With the colour Σ (i+1) xᵢ mod 2d+1 of node x on a d-dimensional grid, a node and its 2d neighbours have different
-    colours: fields that are one on a colour and zero elsewhere show each node's own coefficient alone.
+    A node and its 2d next neighbours have different colours. So fields that are one on a colour and zero elsewhere show
+    each coefficient of an A that couples next neighbours alone.
     """
-    grid = problem.layout.grid
+    total = torch.zeros((), dtype=torch.long, device=node[0].device)
+    for i, x in enumerate(node):
+        total = total + (i + 1) * x
+    return total % (2 * len(node) + 1)
+
+
+def diagonal(equation: DiscreteEquation, u: Tensor, a: Tensor, equations: torch.Size) -> Tensor:
+    """The coefficient of each node in its own equation, [B, *equations], if A couples it to next neighbours only."""
+    grid = equation.layout.grid
     nodes = torch.meshgrid(*[torch.arange(m, device=u.device) for m in equations[-len(grid) :]], indexing="ij")
-    colour = sum((i + 1) * x for i, x in enumerate(nodes)) % (2 * len(grid) + 1)
-    of_colour = torch.stack([colour == c for c in range(2 * len(grid) + 1)])
+    colours = colour(nodes)
+    of_colour = torch.stack([colours == c for c in range(2 * len(grid) + 1)])
     if len(equations) > len(grid):  # every field on its own
         each = torch.eye(equations[0], dtype=torch.bool, device=u.device)
         of_colour = each[:, None, :].unflatten(-1, (-1, *[1] * len(grid))) & of_colour[None, :, None]
         of_colour = of_colour.flatten(0, 1)
     probes = of_colour.to(u.dtype).expand(len(u), *of_colour.shape)
-    return (state_derivative(problem, u, a, embed(probes, grid)) * probes).sum(1)
+    return (state_derivative(equation, u, a, embed(probes, grid)) * probes).sum(1)

@@ -1,30 +1,51 @@
 """Orthonormal bases in which the second difference along an axis is diagonal, one for each kind of ends."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 KINDS = ("sine", "cosine", "fourier")  # zero beyond both ends; no flux through them; periodic
 
 
 def basis(kind: str, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Modes as rows [m, m], smooth ones first, and the eigenvalues [m] of −(x₋ − 2x + x₊)."""
+    """Orthonormal modes as rows [m, m], smooth ones first, and the eigenvalues [m] of −(x₋ − 2x + x₊).
+
+    The sine modes are the DST-I matrix, which is symmetric.
+    """
+    return _modes(kind, m), frequencies(kind, m) ** 2
+
+
+def frequencies(kind: str, m: int) -> np.ndarray:
+    """2 sin(θ/2) of each mode: its square is the eigenvalue; over the spacing h, it is a wave number of the grid."""
+    return 2 * np.sin(_angles(kind, m) / 2)
+
+
+def _angles(kind: str, m: int) -> np.ndarray:
+    """θ, by which the phase of a mode changes from one node to the next."""
+    match kind:
+        case "sine":
+            return np.pi * np.arange(1, m + 1) / (m + 1)
+        case "cosine":
+            return np.pi * np.arange(m) / m
+        case "fourier":
+            return 2 * np.pi * ((np.arange(m) + 1) // 2) / m  # 0, then cosine and sine of each wave
+    raise ValueError(f"transform must be one of {', '.join(KINDS)}, got {kind!r}")
+
+
+def _modes(kind: str, m: int) -> np.ndarray:
     node = np.arange(m)
     if kind == "sine":
-        k = np.arange(1, m + 1)
-        modes, angle = np.sin(np.pi * np.outer(k, node + 1) / (m + 1)), np.pi * k / (m + 1)
-    elif kind == "cosine":
-        k = np.arange(m)
-        modes, angle = np.cos(np.pi * np.outer(k, node + 0.5) / m), np.pi * k / m
-    elif kind == "fourier":
-        k = (np.arange(m) + 1) // 2  # 0, then cosine and sine of each wave
-        phase = 2 * np.pi * np.outer(k, node) / m
-        modes, angle = np.where(np.arange(m)[:, None] % 2 == 1, np.cos(phase), np.sin(phase)), 2 * np.pi * k / m
-        modes[0] = 1.0
-    else:
-        raise ValueError(f"transform must be one of {', '.join(KINDS)}, got {kind!r}")
-    return modes / np.linalg.norm(modes, axis=1, keepdims=True), 2 - 2 * np.cos(angle)
+        return np.sqrt(2 / (m + 1)) * np.sin(np.pi * np.outer(node + 1, node + 1) / (m + 1))
+    phase = np.outer(_angles(kind, m), node + (0.5 if kind == "cosine" else 0.0))
+    modes = np.cos(phase)
+    if kind == "fourier":
+        modes[2::2] = np.sin(phase[2::2])
+    return modes / np.linalg.norm(modes, axis=1, keepdims=True)
 
 
-def laplacian_diagonal(kinds: list[str], weights: list[float], shift: float, nodes: tuple[int, ...]) -> np.ndarray:
+def laplacian_diagonal(
+    kinds: Sequence[str], weights: Sequence[float], shift: float, nodes: tuple[int, ...]
+) -> np.ndarray:
     """The diagonal of Σ wᵢ Lᵢ + shift, [*nodes]: two for each axis, one at the ends of an axis without flux."""
     total = np.full(nodes, shift)
     for axis, (kind, weight, m) in enumerate(zip(kinds, weights, nodes, strict=True)):

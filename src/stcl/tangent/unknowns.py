@@ -1,5 +1,6 @@
 """Where the equations of a residual stand: between fields, residuals and vectors of unknowns."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,6 +55,10 @@ class Unknowns:
             for shape, nodes in zip(self._shapes, self._nodes, strict=True)
         ]
         return blocks[0] if self._like is None else self._like(*blocks)
+
+    def on_vectors(self, apply: Callable[[Any], Any] | None) -> Callable[[Tensor], Tensor]:
+        """A map of residuals [B, q, ...], such as a metric, as one of vectors [k, unknowns]; the identity for None."""
+        return (lambda x: x) if apply is None else (lambda x: self.join(apply(self.split(x[None])))[0])
 
 
 def as_blocks(residual: Any) -> tuple[Tensor, ...]:

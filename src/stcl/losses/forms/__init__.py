@@ -1,16 +1,17 @@
 """How a tangent residual becomes a loss, one form a file, loaded by name; the class is the file's name in CamelCase.
 
-A form is built from (problem, settings) and called as stcl.losses.sketched_tangents.TangentForm says.
+A form is built from an equation, its own settings and the class of the tangent operator, which is None where nobody
+has declared or measured it. It is called as stcl.core.interfaces.TangentForm says.
 """
 
 import importlib
 
-from stcl.losses.settings import Settings
-from stcl.losses.sketched_tangents import TangentForm
-from stcl.problems.base import Problem
+from stcl.core.interfaces import DiscreteEquation, TangentClass, TangentForm
+from stcl.losses.settings import FormSettings
 
 
-def load(problem: Problem, settings: Settings) -> TangentForm:
-    """The form that its settings name."""
+def load(equation: DiscreteEquation, settings: FormSettings, tangent_class: TangentClass | None = None) -> TangentForm:
+    """The form that its settings name. The class of the tangent operator is the declared one, unless it is given."""
     module = importlib.import_module(f"{__name__}.{settings.name}")
-    return getattr(module, "".join(word.capitalize() for word in settings.name.split("_")))(problem, settings)
+    form = getattr(module, "".join(word.capitalize() for word in settings.name.split("_")))
+    return form(equation, settings, tangent_class or equation.tangent_class)

@@ -3,16 +3,17 @@
 import torch
 from torch import Tensor
 
+from stcl.core.interfaces import DiscreteEquation, TangentClass
 from stcl.losses import metrics, settings
-from stcl.problems.base import Problem
 from stcl.tangent import krylov
-from stcl.tangent.five_point import five_point, on_interior
+from stcl.tangent.five_point import five_point, is_five_point, on_interior
+from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import input_derivative, single_block
-from stcl.tangent.states import states
-from stcl.tangent.unknowns import Unknowns, embed
+from stcl.tangent.solver_choice import fitting_solver, solver_refusal
+from stcl.tangent.structure import symmetry_defect
+from stcl.tangent.unknowns import embed
 
 SOLVERS = {"minres": krylov.minres, "cg": krylov.cg, "gmres": krylov.gmres, "bicgstab": krylov.bicgstab}
-ROUNDING = 1e-8  # relative, of products with A in float64
 
 
 class KrylovTarget:
@@ -25,64 +26,27 @@ class KrylovTarget:
     MINRES fits a symmetric A, CG if it is definite as well, GMRES any other; BiCGStab keeps fewer vectors than GMRES.
     """
 
-    def __init__(self, problem: Problem, settings: settings.KrylovTarget) -> None:
-        self.problem, self.settings = problem, settings
-        self.metric = metrics.load(problem, settings.metric)
-        probe = Probe(problem)
-        self.solve = SOLVERS[choose_solver(settings.solver, problem.tangent_class, probe.asymmetry())]
-        self.linearise = five_point if probe.is_five_point() else on_interior
+    def __init__(
+        self, equation: DiscreteEquation, settings: settings.KrylovTarget, tangent_class: TangentClass | None
+    ) -> None:
+        self.equation, self.settings = equation, settings
+        self.metric = metrics.load(equation, settings.metric)
+        a, u = equation.states(1)
+        single_block(equation.residual(u, a), "krylov_target")
+        defect = symmetry_defect(TangentOperator(equation, u[0], a[0]))
+        refusal = solver_refusal(settings.solver, tangent_class, defect)
+        if refusal:
+            raise ValueError(refusal)
+        self.solve = SOLVERS[settings.solver or fitting_solver(defect, positive=tangent_class == "spd")]
+        self.linearise = five_point if is_five_point(equation, u, a) else on_interior
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
         target = self.target(a, label if self.settings.state == "label" else u, v)
-        return (w - embed(target.x, self.problem.layout.grid)).square().mean()
+        return (w - embed(target.x, self.equation.layout.grid)).square().mean()
 
     @torch.no_grad()
     def target(self, a: Tensor, u: Tensor, v: Tensor) -> krylov.Solution:
         """ŵ at the equations' nodes [B, q, *equations], and the relative residual it leaves, [B, q]."""
-        g = -single_block(input_derivative(self.problem, u, a, v), "krylov_target")
-        operator = self.linearise(self.problem, u, a)
+        g = -single_block(input_derivative(self.equation, u, a, v), "krylov_target")
+        operator = self.linearise(self.equation, u, a)
         return self.solve(operator, g, self.metric.at(a), steps=self.settings.steps, axes=g.ndim - 2)
-
-
-def choose_solver(wanted: str | None, tangent_class: str, asymmetry: float) -> str:
-    """The solver that fits A, or `wanted` if it can work."""
-    definite, symmetric = tangent_class == "spd", asymmetry < ROUNDING
-    if wanted is None:
-        return ("cg" if definite else "minres") if symmetric else "gmres"
-    if wanted in ("minres", "cg") and not symmetric:
-        raise ValueError(
-            f"{wanted} may only be used for symmetric operators, here ⟨Ax, y⟩ and ⟨x, Ay⟩ differ by {asymmetry:.1e} of "
-            f"‖Ax‖‖y‖; use gmres, or leave the solver out"
-        )
-    if wanted == "cg" and not definite:
-        raise ValueError(
-            f"cg may only be used for definite operators, this one is {tangent_class}; use minres or gmres"
-        )
-    return wanted
-
-
-class Probe:
-    """What A is like, from two products with it at a solved state and random fields, in float64."""
-
-    def __init__(self, problem: Problem) -> None:
-        a, u = states(problem, 1)
-        equations = single_block(problem.residual(u, a), "krylov_target")
-        Unknowns(equations, problem.layout)  # refuses an A that is not square
-        generator = torch.Generator().manual_seed(0)
-        fields = torch.randn(1, 2, *equations.shape[1:], generator=generator, dtype=torch.float64)
-        self.fields = fields.to(equations)
-        self.images = on_interior(problem, u, a)(self.fields)
-        if equations.shape[1:] == tuple(n - 2 for n in problem.layout.grid) and equations.ndim == 3:
-            self.by_stencil = five_point(problem, u, a)(self.fields)
-        else:
-            self.by_stencil = None
-
-    def asymmetry(self) -> float:
-        """|⟨Ax, y⟩ − ⟨x, Ay⟩| / ‖Ax‖‖y‖."""
-        (x, y), (ax, ay) = self.fields[0], self.images[0]
-        return float(((ax * y).sum() - (x * ay).sum()).abs() / (ax.norm() * y.norm()))
-
-    def is_five_point(self) -> bool:
-        if self.by_stencil is None:
-            return False
-        return bool((self.by_stencil - self.images).norm() < ROUNDING * self.images.norm())

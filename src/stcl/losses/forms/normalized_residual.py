@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from stcl.core.interfaces import DiscreteEquation, TangentClass
 from stcl.losses import settings
-from stcl.problems.base import Problem
 from stcl.tangent.residual import input_derivative, single_block, tangent_residual
 
 FLOOR = 1e-10  # of the right-hand side's energy, as published
@@ -16,12 +16,17 @@ class NormalizedResidual:
     Sums run over the nodes; no gradient flows through the denominator. A zero Jacobian gives 1.
     """
 
-    def __init__(self, problem: Problem, settings: settings.NormalizedResidual) -> None:
-        self.problem, self.settings = problem, settings
+    def __init__(
+        self,
+        equation: DiscreteEquation,
+        settings: settings.NormalizedResidual,
+        tangent_class: TangentClass | None,
+    ) -> None:
+        self.equation, self.settings = equation, settings
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
         state = u.detach() if self.settings.detach_state else u
-        r = single_block(tangent_residual(self.problem, state, a, w, v), "normalized_residual")
+        r = single_block(tangent_residual(self.equation, state, a, w, v), "normalized_residual")
         with torch.no_grad():
-            energy = input_derivative(self.problem, u, a, v).square().flatten(2).sum(-1)
+            energy = input_derivative(self.equation, u, a, v).square().flatten(2).sum(-1)
         return (r.square().flatten(2).sum(-1) / (energy + FLOOR)).mean()

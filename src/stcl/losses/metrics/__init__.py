@@ -1,17 +1,15 @@
 """Metrics M that weigh a tangent residual, one a file, loaded by name; the class is the file's name in CamelCase.
 
-A metric is built from (problem, settings) and has at(a), the map r ↦ M r at an input, energy(r, a) = rᵀ M r for each
-sample and direction, and, for tests, the dense matrix(a).
+A metric is built from an equation and its own settings, and answers as stcl.core.interfaces.Metric says.
 """
 
 import importlib
-from typing import Any
 
-from stcl.losses.settings import Settings
-from stcl.problems.base import Problem
+from stcl.core.interfaces import DiscreteEquation, Metric
+from stcl.losses.settings import MetricSettings
 
 
-def load(problem: Problem, settings: Settings) -> Any:
+def load(equation: DiscreteEquation, settings: MetricSettings) -> Metric:
     """The metric that its settings name."""
     module = importlib.import_module(f"{__name__}.{settings.name}")
-    return getattr(module, "".join(word.capitalize() for word in settings.name.split("_")))(problem, settings)
+    return getattr(module, "".join(word.capitalize() for word in settings.name.split("_")))(equation, settings)

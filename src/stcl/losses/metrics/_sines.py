@@ -5,6 +5,7 @@ from torch import Tensor
 
 from stcl.core.layout import Layout
 from stcl.losses.metrics._tables import Tables
+from stcl.tangent.transforms import basis, frequencies
 
 
 class ShiftedInverse:
@@ -38,6 +39,5 @@ class ShiftedInverse:
 def _sines(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The DST-I matrix [m, m] of the m interior nodes, and the eigenvalues [m] of −∂ₓₓ there."""
     m, h = len(nodes) - 2, nodes[1] - nodes[0]
-    k = np.arange(1, m + 1)
-    sines = np.sqrt(2 / (m + 1)) * np.sin(np.pi * np.outer(k, k) / (m + 1))
-    return sines, (2 / h * np.sin(np.pi * k / (2 * (m + 1)))) ** 2
+    sines, _ = basis("sine", m)
+    return sines, (1 / h * frequencies("sine", m)) ** 2

@@ -5,15 +5,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from stcl.core.interfaces import DiscreteEquation
 from stcl.losses import settings
 from stcl.losses.metrics._tables import Tables
-from stcl.problems.base import Problem
-from stcl.tangent.laplacian_fit import complete
+from stcl.tangent.laplacian_fit import LaplacianFit, fit_laplacian
+from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
-from stcl.tangent.states import states
 from stcl.tangent.stencil import diagonal
 from stcl.tangent.transforms import basis, laplacian_diagonal
 
+STATES = 2  # at which a fit before training looks
 SMALLEST = 1e-3  # of a diagonal, relative to the fitted one
 
 
@@ -25,15 +26,15 @@ class FittedLaplacian:
     `scaled`.
     """
 
-    def __init__(self, problem: Problem, settings: settings.FittedLaplacian) -> None:
-        self.problem, self.settings = problem, complete(problem, settings)
-        a, u = states(problem, 4)
-        self._equations = single_block(problem.residual(u[:1], a[:1]), "fitted_laplacian").shape[1:]
-        nodes = self._equations[-len(problem.layout.grid) :]
+    def __init__(self, equation: DiscreteEquation, settings: settings.FittedLaplacian) -> None:
+        self.equation, self.settings = equation, complete(equation, settings)
+        a, u = equation.states(4)
+        self._equations = single_block(equation.residual(u[:1], a[:1]), "fitted_laplacian").shape[1:]
+        nodes = self._equations[-len(equation.layout.grid) :]
         weights, transforms = self.settings.weights, self.settings.transforms
         if len(weights) != len(nodes) or len(transforms) != len(nodes):
             raise ValueError(
-                f"metric fitted_laplacian needs a weight and a transform for each of the axes {problem.layout.axes}, "
+                f"metric fitted_laplacian needs a weight and a transform for each of the axes {equation.layout.axes}, "
                 f"got {weights} and {transforms}"
             )
         symbol, bases = self.settings.shift, []
@@ -79,8 +80,25 @@ class FittedLaplacian:
         if not self.settings.scaled:
             return a.new_ones(())
         u, own = self._at_mean_state.like(a)
-        d = diagonal(self.problem, u.repeat(len(a), *[1] * (u.ndim - 1)), a, self._equations).abs() / own
+        d = diagonal(self.equation, u.repeat(len(a), *[1] * (u.ndim - 1)), a, self._equations).abs() / own
         return d.clamp_min(SMALLEST).rsqrt().unsqueeze(1)
+
+
+def settings_of(fit: LaplacianFit) -> settings.FittedLaplacian:
+    """The positive metric of a fit."""
+    return settings.FittedLaplacian(
+        transforms=list(fit.transforms), weights=list(fit.weights), shift=fit.positive_shift, scaled=fit.scaled
+    )
+
+
+def complete(equation: DiscreteEquation, chosen: settings.FittedLaplacian) -> settings.FittedLaplacian:
+    """The settings with what was left out fitted to the operator at a few states."""
+    given = chosen.model_dump(exclude_none=True)
+    if len(given) == len(type(chosen).model_fields):
+        return chosen
+    a, u = equation.states(STATES)
+    fit = fit_laplacian([TangentOperator(equation, u[i], a[i]) for i in range(len(a))])
+    return settings_of(fit).model_copy(update=given)
 
 
 def _along_axes(x: Tensor, matrices: list[Tensor]) -> Tensor:

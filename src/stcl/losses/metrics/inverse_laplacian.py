@@ -5,16 +5,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from stcl.core.interfaces import DiscreteEquation
 from stcl.losses import settings
 from stcl.losses.metrics._sines import ShiftedInverse
-from stcl.problems.base import Problem
 
 
 class InverseLaplacian:
     """M = D^-1/2 (−Δₕ)⁻¹ D^-1/2 with D = eᵃ, on the interior nodes with zero boundary values."""
 
-    def __init__(self, problem: Problem, settings: settings.InverseLaplacian) -> None:
-        layout = problem.layout
+    def __init__(self, equation: DiscreteEquation, settings: settings.InverseLaplacian) -> None:
+        layout = equation.layout
         if layout.input_shape != layout.grid:
             raise ValueError(
                 f"metric inverse_laplacian needs one log-coefficient on the grid {layout.grid}, got inputs "

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stcl.core.interfaces import DiscreteEquation
 from stcl.losses import settings
 from stcl.losses.metrics._tables import Tables
-from stcl.problems.base import Problem
 
 
 class LerayOseen:
@@ -23,8 +23,8 @@ class LerayOseen:
     points along x1, which may be either axis of the arrays. All blocks after the divergence count as boundary.
     """
 
-    def __init__(self, problem: Problem, settings: settings.LerayOseen) -> None:
-        layout, viscosity = problem.layout, settings.viscosity or getattr(problem, "mu", None)
+    def __init__(self, equation: DiscreteEquation, settings: settings.LerayOseen) -> None:
+        layout, viscosity = equation.layout, settings.viscosity or equation.viscosity
         if sorted(layout.axes) != ["x1", "x2"] or len(layout.scored) != 2 or viscosity is None:
             raise ValueError(
                 f"metric leray_oseen needs two scored velocities on the axes x1 and x2 and a viscosity mu, got "

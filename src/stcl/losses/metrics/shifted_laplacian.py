@@ -5,16 +5,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from stcl.core.interfaces import DiscreteEquation
 from stcl.losses import settings
 from stcl.losses.metrics._sines import ShiftedInverse
-from stcl.problems.base import Problem
 
 
 class ShiftedLaplacian:
     """M = (−Δₕ + shift)⁻¹ on the interior nodes with zero boundary values, the same for every input."""
 
-    def __init__(self, problem: Problem, settings: settings.ShiftedLaplacian) -> None:
-        self._inverse = ShiftedInverse(problem.layout, settings.shift)
+    def __init__(self, equation: DiscreteEquation, settings: settings.ShiftedLaplacian) -> None:
+        self._inverse = ShiftedInverse(equation.layout, settings.shift)
 
     def at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
         """r ↦ M r for r [B, q, m1, m2]."""

@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 from stcl import problems
 from stcl.core.layout import Layout
 from stcl.operators.build import build_surrogate
+from stcl.operators.settings import Network
 from stcl.reporting.figures.style import plt, save
 from stcl.runtime import checkpoint, stores
 from stcl.study.names import METHODS
-from stcl.study.protocol import Network
 
 
 def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stcl import problems
+from stcl.core.canonical import canonical
 from stcl.reporting.report.blocks import Block, Grid, Heading, Text
-from stcl.runtime.provenance import canonical
 from stcl.study.names import METHODS, problem_name
 
 TITLES = {

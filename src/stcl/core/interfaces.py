@@ -1,0 +1,87 @@
+"""What the rooms ask of each other: a discrete equation, a metric on its residuals, a form of the tangent loss."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from stcl.core.layout import Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TangentClass = Literal["spd", "indefinite", "parabolic", "saddle"]
+
+
+class DiscreteEquation(Protocol):
+    """F(u, a) = 0 between inputs a and responses u on a grid: all that a derivative term must know of a PDE.
+
+    The problems of this package and `stcl.Equation`, which is made from a bare residual, both fulfil it.
+    """
+
+    @property
+    def layout(self) -> Layout:
+        """Names, nodes and shapes."""
+
+    @property
+    def tangent_class(self) -> TangentClass | None:
+        """The declared class of A = ∂F/∂u; None where it must be measured."""
+
+    @property
+    def saddle(self) -> bool | None:
+        """Whether a multiplier such as a pressure enforces a constraint; None where it must be detected."""
+
+    @property
+    def viscosity(self) -> float | None:
+        """The viscosity µ of a flow problem, or None."""
+
+    @property
+    def held_nodes(self) -> int:
+        """How many values of u the equation takes as fixed."""
+
+    @property
+    def tangent_residual(self) -> Callable[..., Any] | None:
+        """(u, a, w, v) ↦ A w + B v, written out where that is measurably faster than forward mode; else None."""
+
+    def residual(self, u: "Tensor", a: "Tensor") -> Any:
+        """F(u, a) for u [B, *response_shape] and a [B, *input_shape]: a tensor [B, ...] or a named tuple of them."""
+
+    def states(self, count: int) -> "tuple[Tensor, Tensor]":
+        """At most `count` inputs and their responses, float64 if possible: where A is looked at before training."""
+
+    def inputs_of(self, a: "Tensor") -> "Tensor":
+        """A model's inputs [B, ...] or directions [..., q, ...] in the shape of the layout."""
+
+    def responses_of(self, u: "Tensor") -> "Tensor":
+        """A model's responses [B, ...] or tangents [B, q, ...] in the shape of the layout."""
+
+    def model_inputs(self, v: "Tensor") -> "Tensor":
+        """Inputs or directions in the layout's shape as the model takes them."""
+
+
+class Metric(Protocol):
+    """A positive operator M that weighs a tangent residual."""
+
+    def at(self, a: "Tensor") -> Callable[[Any], Any]:
+        """The map r ↦ M r for residuals r [B, q, ...] at the inputs a [B, ...]."""
+
+    def energy(self, r: Any, a: "Tensor") -> "Tensor":
+        """rᵀ M r for each sample and direction, [B, q]."""
+
+    def matrix(self, a: "Tensor") -> "Tensor":
+        """M as a dense matrix for one input a: what tests compare with."""
+
+
+class InvertibleMetric(Metric, Protocol):
+    """A metric whose inverse is as cheap as itself."""
+
+    def inverse_at(self, a: "Tensor") -> Callable[[Any], Any]:
+        """The map r ↦ M⁻¹ r."""
+
+
+class TangentForm(Protocol):
+    """How a tangent residual becomes a loss, averaged over samples and directions.
+
+    A form is called with inputs a [B, ...], predictions u = u_θ(a) [B, ...], directions v [B, q, ...] or, shared by the
+    batch, [q, ...], tangents w = DS_θ(a)[v] [B, q, ...], and the training responses `label` [B, ...].
+    """
+
+    def __call__(self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor") -> "Tensor": ...

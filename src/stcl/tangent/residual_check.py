@@ -1,0 +1,79 @@
+"""Refusal of a function that is not a residual: its shapes, its values, and its derivatives in both arguments."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stcl.core.errors import EquationError
+from stcl.tangent.unknowns import as_blocks
+
+
+def check_residual(function: Callable[[Tensor, Tensor], Any], u: Tensor, a: Tensor) -> None:
+    """Refuse F(u, a) unless it keeps samples apart, is finite, and has true derivatives in both arguments."""
+    a, u = a[:2], u[:2]
+    shapes = f"u {tuple(u.shape)} and a {tuple(a.shape)}"
+    try:
+        blocks = as_blocks(function(u, a))
+    except EquationError:
+        raise
+    except Exception as error:
+        raise EquationError(f"residual(u, a) failed for {shapes}: {type(error).__name__}: {error}") from error
+    for block in blocks:
+        if block.ndim < 2 or len(block) != len(u):
+            raise EquationError(
+                f"residual(u, a) must keep the batch as its first axis and give one value per equation, got shape "
+                f"{tuple(block.shape)} for {shapes}; do not sum or average over nodes or samples"
+            )
+        if not torch.isfinite(block).all():
+            raise EquationError(
+                "residual(u, a) is not finite at the given states; check units and the states themselves"
+            )
+    alone = as_blocks(function(u[:1], a[:1]))
+    if any(
+        not torch.allclose(x[:1], y, rtol=1e-4, atol=1e-6 * float(x.abs().max()))
+        for x, y in zip(blocks, alone, strict=True)
+    ):
+        raise EquationError(
+            "residual(u, a) of a sample depends on the other samples of its batch; treat each on its own"
+        )
+    generator = torch.Generator().manual_seed(0)
+    for name, at in (("u", u), ("a", a)):
+        along = torch.randn(at.shape, generator=generator, dtype=torch.float64).to(at)
+        along = along * at.abs().mean().clamp_min(1e-3)
+        partial = (lambda x: function(x, a)) if name == "u" else (lambda x: function(u, x))
+        _check_derivative(name, partial, at, along)
+
+
+def _check_derivative(name: str, function: Callable[[Tensor], Any], x: Tensor, along: Tensor) -> None:
+    """Forward mode against central differences."""
+    try:
+        _, derivative = torch.func.jvp(
+            lambda x: torch.cat([b.flatten() for b in as_blocks(function(x))]), (x,), (along,)
+        )
+    except Exception as error:
+        raise EquationError(
+            f"residual(u, a) has no forward-mode derivative in {name}: {type(error).__name__}: {error}. Write it with "
+            f"torch operations only: no numpy, no .item(), no in-place writes into its arguments"
+        ) from error
+    step = 1e-5 if x.dtype == torch.float64 else 1e-2
+    ahead, behind = (torch.cat([b.flatten() for b in as_blocks(function(x + s * along))]) for s in (step, -step))
+    difference = (ahead - behind) / (2 * step)
+    size = float(difference.norm())
+    rounding = 100 * torch.finfo(x.dtype).eps * float(ahead.norm()) / step
+    if size <= rounding and not derivative.any():
+        raise EquationError(
+            f"residual(u, a) does not depend on {name}; the tangent equation A w + B v = 0 needs both. "
+            + (
+                "Is the prediction used in it?"
+                if name == "u"
+                else "Pass the input that the operator maps, not a constant."
+            )
+        )
+    wrong = float((derivative - difference).norm()) / max(size, rounding)
+    if wrong > (1e-3 if x.dtype == torch.float64 else 0.1):
+        raise EquationError(
+            f"the derivative of residual(u, a) in {name} is {wrong:.0%} away from its finite difference: something "
+            f"that depends on {name} is detached (.detach(), .data, torch.no_grad, a Python float) or has a jump"
+        )
