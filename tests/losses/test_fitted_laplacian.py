@@ -106,7 +106,9 @@ def test_any_number_of_axes(kinds):
             tuple("xyz"[: len(nodes)]),
             ("u",),
         )
-        states = (torch.ones(1, *nodes), torch.ones(1, *nodes))
+
+        def states(self, count):
+            return torch.ones(1, *nodes), torch.ones(1, *nodes)
 
         def residual(self, u, a):
             return u - a

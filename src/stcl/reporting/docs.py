@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stcl.study.config import Config
+from stcl.study.schema import Config
 
 CONFIG_PAGE = Path("config/README.md")
 SCHEMA = Path("workflow/schemas/config.schema.json")

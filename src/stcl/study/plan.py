@@ -12,7 +12,7 @@ from typing import Any
 
 from stcl.core.canonical import canonical
 from stcl.runtime.provenance import code_id
-from stcl.study.config import Config, Fno, Methods, ProblemSettings, Tuned
+from stcl.study.schema import Config, Fno, Methods, ProblemSettings, Tuned
 
 SELECTED = "selected"
 

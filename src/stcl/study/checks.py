@@ -1,0 +1,166 @@
+"""What must hold between the keys of a configuration: each check yields a sentence for everything that does not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stcl import problems
+from stcl.losses import rule
+from stcl.study.schema import Config, Forms, LongRun, Methods, MinresIterations, ProblemSettings, Tuned
+
+
+def check(config: Config) -> Iterator[str]:
+    """Every finding about a configuration whose types are right."""
+    for name, settings in config.problems.items():
+        yield from _check_problem(name, settings, config.selection)
+    yield from _check_studies(config)
+    for name in config.figures.relative:
+        if name not in config.problems:
+            yield f"figures.relative: problem {name!r} is not among {', '.join(config.problems)}"
+    for key in ("seeds", "tune_seeds"):
+        yield from _check_unique(key, getattr(config, key))
+
+
+def _check_problem(name: str, settings: ProblemSettings, selection: str) -> Iterator[str]:
+    where = f"problems.{name}"
+    try:
+        problem = problems.load(name, **settings.options)
+    except (ValueError, TypeError) as error:
+        yield f"{where}: {error}"
+        return
+    yield from _check_modes(f"{where}.network.modes", settings.network.modes, problem.layout.grid)
+    largest = max(settings.train_sizes)
+    if largest > settings.samples.train:
+        yield (
+            f"{where}.train_sizes: N = {largest} is larger than the dataset, samples.train = {settings.samples.train}; "
+            f"raise samples.train or lower N"
+        )
+    yield from _check_unique(f"{where}.train_sizes", settings.train_sizes)
+    for method, chosen in settings.methods.enabled():
+        if isinstance(chosen, Tuned):
+            yield from _check_lambda(f"{where}.methods.{method}", chosen, settings.train_sizes, selection)
+    if selection == "validation" and settings.selection_scope == "problem":
+        grids = [chosen.lambda_grid for _, chosen in settings.methods.enabled() if isinstance(chosen, Tuned)]
+        if any(grid != grids[0] for grid in grids):  # also if one of them is fixed
+            yield f"{where}.methods: one λ for the problem needs one lambda_grid, got {grids}; make them equal"
+    if settings.shown_size is not None and settings.shown_size not in settings.train_sizes:
+        yield f"{where}.shown_size: {settings.shown_size} is not among train_sizes {settings.train_sizes}"
+    if settings.training.gradient_variance and min(settings.train_sizes) <= settings.training.batch:
+        yield (
+            f"{where}.training.gradient_variance: N = {min(settings.train_sizes)} is one update of "
+            f"{settings.training.batch} an epoch, a variance needs two; use a smaller batch"
+        )
+    offline = settings.methods.offline_di
+    if offline is not None and offline.q > settings.bank.train:
+        yield (
+            f"{where}.methods.offline_di.q: {offline.q} directions per update are more than the bank's "
+            f"{settings.bank.train}; raise bank.train or lower q"
+        )
+    stcl = settings.methods.stcl
+    if stcl is not None:
+        yield from (
+            f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.form, problem.tangent_class)
+        )
+    if not list(settings.methods.enabled()):
+        yield f"{where}.methods: name at least one of {', '.join(Methods.model_fields)}"
+
+
+def _check_modes(where: str, modes: int, grid: tuple[int, ...]) -> Iterator[str]:
+    if 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
+        yield (
+            f"{where}: {modes} modes need a grid of at least {2 * modes} x {2 * modes - 2} nodes, "
+            f"got {' x '.join(map(str, grid))}; use fewer modes or a finer grid"
+        )
+
+
+def _check_lambda(where: str, chosen: Tuned, train_sizes: list[int], selection: str) -> Iterator[str]:
+    if chosen.lam is None and (selection == "fixed" or chosen.lambda_grid is None):
+        yield f"{where}.lambda: this key is required, unless validation chooses from a lambda_grid"
+    if isinstance(chosen.lam, dict) and set(chosen.lam) != set(train_sizes):
+        yield f"{where}.lambda: given for N = {sorted(chosen.lam)}, train_sizes are {train_sizes}; give one for each"
+    yield from _check_unique(f"{where}.lambda_grid", chosen.lambda_grid or [])
+
+
+def _check_studies(config: Config) -> Iterator[str]:
+    """Studies refer to problems of the same file."""
+    studies = config.studies
+    named = {
+        "studies.minres_iterations": studies.minres_iterations,
+        "studies.sketch_count": studies.sketch_count,
+    }
+    named |= {f"studies.forms.{name}": forms for name, forms in studies.forms.items()}
+    named |= {f"studies.long_runs.{name}": run for name, run in studies.long_runs.items()}
+    for where, study in named.items():
+        if study is None:
+            continue
+        name = where.rsplit(".", 1)[1] if isinstance(study, Forms | LongRun) else study.problem
+        if name not in config.problems:
+            yield f"{where}: problem {name!r} is not among {', '.join(config.problems)}; add it or leave the study out"
+        elif isinstance(study, LongRun):
+            yield from _check_long_run(where, study, config.problems[name], config.selection)
+        elif isinstance(study, Forms):
+            yield from _check_forms(where, study, name, config.problems[name])
+        else:
+            yield from _check_ablation(where, study, name, config.problems[name])
+    for name in studies.conditioning.options if studies.conditioning else ():
+        if name not in config.problems:
+            yield f"studies.conditioning.options.{name}: not among the problems {', '.join(config.problems)}"
+        elif config.problems[name].methods.stcl is None:
+            yield f"studies.conditioning.options.{name}: its method stcl, whose form is measured, is left out"
+
+
+def _check_ablation(where: str, study: Any, name: str, settings: ProblemSettings) -> Iterator[str]:
+    if study.n_train > settings.samples.train:
+        yield f"{where}.n_train: {study.n_train} is more than samples.train = {settings.samples.train} of {name}"
+    if settings.methods.stcl is None:
+        yield f"{where}: {name} has no method stcl; add it or leave the study out"
+        return
+    if isinstance(study, MinresIterations):
+        form = settings.methods.stcl.form
+        if form is not None and form.name != "krylov_target":
+            yield f"{where}: sTCL's form of {name} is {form.name}, which has no steps; use one with krylov_target"
+        yield from _check_unique(f"{where}.steps", study.steps)
+        return
+    yield from _check_unique(f"{where}.grids", study.grids)
+    yield from _check_unique(f"{where}.q", study.q)
+    if study.runtime_grid not in study.grids:
+        yield f"{where}.runtime_grid: {study.runtime_grid} is not among grids {study.grids}"
+    if study.first_epoch > settings.training.epochs:
+        yield f"{where}.first_epoch: {study.first_epoch} is after the last epoch, {settings.training.epochs}"
+    if study.n_train <= settings.training.batch:
+        yield (
+            f"{where}.n_train: N = {study.n_train} is one update of {settings.training.batch} an epoch, the gradient's "
+            f"variance needs two; use a smaller batch"
+        )
+    for grid in study.grids:
+        try:
+            problem = problems.load(name, **(settings.options | {study.option: grid}))
+        except (ValueError, TypeError) as error:
+            yield f"{where}.grids: {error}"
+        else:
+            yield from _check_modes(f"{where}.grids", settings.network.modes, problem.layout.grid)
+
+
+def _check_forms(where: str, study: Forms, name: str, settings: ProblemSettings) -> Iterator[str]:
+    if study.n_train not in settings.train_sizes:
+        yield f"{where}.n_train: {study.n_train} is not among train_sizes {settings.train_sizes} of {name}"
+    if settings.methods.stcl is None:
+        yield f"{where}: {name} has no method stcl; add it or leave the study out"
+    try:
+        problem = problems.load(name, **settings.options)
+    except (ValueError, TypeError):
+        return  # _check_problem says why
+    for label, form in study.forms.items():
+        yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem.tangent_class))
+
+
+def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selection: str) -> Iterator[str]:
+    if study.n_train > settings.samples.train:
+        yield f"{where}.n_train: {study.n_train} is more than samples.train = {settings.samples.train}"
+    by_size = any(isinstance(getattr(c, "lam", None), dict) for _, c in settings.methods.enabled())
+    if (selection == "validation" or by_size) and study.n_train not in settings.train_sizes:
+        yield f"{where}.n_train: λ is known for N in {settings.train_sizes}, got {study.n_train}; use one of them"
+
+
+def _check_unique(where: str, values: list) -> Iterator[str]:
+    if len(set(values)) < len(values):
+        yield f"{where}: the same value twice in {values}"
