@@ -14,8 +14,8 @@ rule dataset:
         ENVIRONMENT
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
     params:
-        spec=lambda w: PLAN.data_spec(w.dataset, w.split),
-        code=lambda w: PLAN.code("data", PLAN.datasets[w.dataset].problem),
+        spec=lambda w: PLAN.data_spec(w.dataset, w.split).canonical(),
+        code=lambda w: code_id(*PLAN.data_modules(w.dataset)),
     shell:
         "python -m stcl.stages.data --spec {params.spec:q} --code {params.code} --out {output.manifest}"
         " --workers {threads} > {log} 2>&1"
@@ -37,8 +37,8 @@ rule bank:
         ENVIRONMENT
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
     params:
-        spec=lambda w: PLAN.bank_spec(w.dataset, w.split),
-        code=lambda w: PLAN.code("bank", PLAN.datasets[w.dataset].problem),
+        spec=lambda w: PLAN.bank_spec(w.dataset, w.split).canonical(),
+        code=lambda w: code_id(*PLAN.bank_modules(w.dataset)),
     shell:
         "python -m stcl.stages.bank --spec {params.spec:q} --code {params.code} --data {input.manifest}"
         " --out {output.manifest} --workers {threads} > {log} 2>&1"

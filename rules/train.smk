@@ -18,8 +18,8 @@ rule train:
     resources:
         gpu=1,
     params:
-        spec=lambda w: PLAN.train_spec(PLAN.cells[w.cell]),
-        code=lambda w: PLAN.cells_code("train", PLAN.cells[w.cell]),
+        spec=lambda w: PLAN.train_spec(PLAN.cells[w.cell]).canonical(),
+        code=lambda w: code_id(*PLAN.train_modules(PLAN.cells[w.cell])),
         options=training_options,
     # exec: a scheduler's warning goes to all processes, and a shell in between would end before the training has saved
     shell:
@@ -45,7 +45,7 @@ rule evaluate:
     resources:
         gpu=1,
     params:
-        code=lambda w: PLAN.code("evaluate", PLAN.blocks[PLAN.cells[w.cell].block].problem),
+        code=lambda w: code_id(*PLAN.evaluate_modules(PLAN.cells[w.cell])),
     shell:
         "python -m stcl.stages.evaluate --run {input.record} --data {input.data} --bank {input.bank} --out {output.means}"
         " --threads {threads} > {log} 2>&1"
@@ -80,8 +80,8 @@ rule timing:
     resources:
         gpu=1,
     params:
-        spec=lambda w: PLAN.timing_spec(w.group),
-        code=lambda w: PLAN.cells_code("timing", *PLAN.timing_cells(w.group)),
+        spec=lambda w: PLAN.timing_spec(w.group).canonical(),
+        code=lambda w: code_id(*PLAN.timing_modules(w.group)),
         options=training_options,
     shell:
         "python -m stcl.stages.timing --spec {params.spec:q} --train {input.train} --val {input.val}"
@@ -96,7 +96,7 @@ rule conditioning:
     conda:
         ENVIRONMENT
     params:
-        spec=lambda w: PLAN.conditioning_spec(w.problem),
-        code=lambda w: PLAN.conditioning_code(w.problem),
+        spec=lambda w: PLAN.conditioning_spec(w.problem).canonical(),
+        code=lambda w: code_id(*PLAN.conditioning_modules(w.problem)),
     shell:
         "python -m stcl.stages.conditioning --spec {params.spec:q} --code {params.code} --out {output} > {log} 2>&1"

@@ -11,6 +11,7 @@ from stcl.reporting.figures import convergence, ledger, rulegraph, sketch_tradeo
 from stcl.reporting.figures.style import COLOURS, plt, save
 from stcl.runtime import stores
 from stcl.stages import data
+from stcl.study.specs.data import DataSpec
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +75,7 @@ def test_relative_panels_divide_by_the_size_of_the_responses(run, tmp_path):
     problem = problems.load("navier_stokes", n=8)
     manifests, scored = [], {}
     for split, samples in (("train", 9), ("val", 3)):
-        spec = {"problem": "navier_stokes", "options": {"n": 8}, "split": split, "samples": samples}
+        spec = DataSpec(problem="navier_stokes", options={"n": 8}, split=split, samples=samples)
         manifests.append(tmp_path / f"data/{split}.json")
         data.generate(spec, manifests[-1], tmp_path / "work", "", workers=1)
         scored[split] = stores.read(manifests[-1])["u"][: 8 if split == "train" else None, :2]

@@ -36,10 +36,10 @@ def cell(tmp_path_factory) -> dict:
     plan = Plan(parse({"preset": "test", "reduced": True, "seeds": [0], "problems": {"diffusion": problem}}))
     folder = tmp_path_factory.mktemp("stopping")
     for split in ("train", "val"):
-        spec = json.loads(plan.data_spec("diffusion", split))
+        spec = plan.data_spec("diffusion", split)
         data.generate(spec, folder / f"{split}.json", folder / "work", "", workers=1)
     (cell,) = plan.cells.values()
-    return {"spec": json.loads(plan.train_spec(cell)), "train": folder / "train.json", "val": folder / "val.json"}
+    return {"spec": plan.train_spec(cell), "train": folder / "train.json", "val": folder / "val.json"}
 
 
 def run(cell: dict, folder: Path) -> dict:
@@ -89,7 +89,7 @@ def test_a_signal_in_the_last_epoch_does_not_keep_it_from_finishing(cell, tmp_pa
 
     monkeypatch.setattr(train.Trainer, "run_epoch", signalled)
     run(cell, tmp_path / "run")
-    assert json.loads((tmp_path / "run/train.json").read_text())["spec"] == cell["spec"]
+    assert json.loads((tmp_path / "run/train.json").read_text())["spec"] == cell["spec"].json_dict()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,9 @@ def test_a_signal_in_the_last_epoch_does_not_keep_it_from_finishing(cell, tmp_pa
 )
 def test_the_command_ends_by_the_signal(cell, tmp_path, number, text, again):
     """A warning ends it with the code that says `again`; Ctrl-C interrupts it where it is."""
-    spec = cell["spec"] | {"training": cell["spec"]["training"] | {"epochs": 10**6}}
-    options = {"spec": json.dumps(spec), "train": cell["train"], "val": cell["val"]}
+    endless = cell["spec"].training.model_copy(update={"epochs": 10**6})
+    spec = cell["spec"].model_copy(update={"training": endless})
+    options = {"spec": spec.canonical(), "train": cell["train"], "val": cell["val"]}
     options |= {"out": tmp_path / "train.json", "work": tmp_path / "work"}
     command = [sys.executable, "-m", "stcl.stages.train", *(str(x) for k, v in options.items() for x in (f"--{k}", v))]
     interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also in the background

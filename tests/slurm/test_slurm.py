@@ -21,6 +21,7 @@ from project_copy import Workflow
 
 from stcl.runtime import checkpoint
 from stcl.stages import train
+from stcl.study.specs.train import TrainSpec
 
 pytest.importorskip("snakemake_executor_plugin_slurm", reason="the executor is not installed: pip install .[slurm]")
 pytestmark = pytest.mark.slurm
@@ -147,7 +148,7 @@ def test_a_cancelled_training_resumes_in_its_retry_and_ends_with_the_same_bits(r
     data = run.workflow.folder / "results/slurm/data/diffusion"
     paths = {"train": data / "train.json", "val": data / "val.json", "bank": None}
     paths |= {"out": tmp_path / "train.json", "work": tmp_path / "work"}
-    train.train_cell(record["spec"], **paths, code="", device=torch.device("cpu"))
+    train.train_cell(TrainSpec.model_validate(record["spec"]), **paths, code="", device=torch.device("cpu"))
     assert history(folder) == history(tmp_path)
     assert len(history(folder)) == 400
     expected, found = (checkpoint.load(path / "weights.pt") for path in (tmp_path, folder))

@@ -16,12 +16,13 @@ from stcl import problems
 from stcl.runtime import stores
 from stcl.stages import bank as labels
 from stcl.stages import data
+from stcl.study.specs.bank import BankSpec
 
 COARSE = {"nx": 16, "nt": 25, "solver_nx": 64, "solver_nt": 100}  # sweeps of rows 0 and 22 stay bounded, labels do not
 
 
 def bank(dataset, directions, basis="prior", check=True):
-    return dataset | {"directions": directions, "basis": basis, "check": check}
+    return BankSpec(**dataset.json_dict(), directions=directions, basis=basis, check=check)
 
 
 def solve(dataset, folder):
@@ -125,8 +126,8 @@ def test_only_the_train_bank_may_be_unchecked():
         "methods": {"offline_di": {"lambda": 1.0}},
     }
     plan = Plan(parse({"preset": "p", "reduced": True, "seeds": [0], "problems": {"burgers": problem}}))
-    assert json.loads(plan.bank_spec("burgers", "train"))["check"] is False
-    assert json.loads(plan.bank_spec("burgers", "test"))["check"] is True
+    assert plan.bank_spec("burgers", "train").check is False
+    assert plan.bank_spec("burgers", "test").check is True
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers through /proc")
@@ -138,7 +139,7 @@ def test_a_killed_run_continues_and_ends_with_the_same_manifest(tmp_path):
         "-m",
         "stcl.stages.bank",
         "--spec",
-        json.dumps(bank(dataset, 200)),
+        bank(dataset, 200).canonical(),
         "--data",
         str(source),
     ]
@@ -174,7 +175,7 @@ def test_memory_does_not_grow_with_the_bank(tmp_path):
     peaks = []
     for samples in (32, 96):
         spec = bank(split("diffusion", samples), 289)
-        command = [sys.executable, "-m", "stcl.stages.bank", "--spec", json.dumps(spec), "--data", str(source)]
+        command = [sys.executable, "-m", "stcl.stages.bank", "--spec", spec.canonical(), "--data", str(source)]
         command += ["--out", f"{tmp_path}/bank{samples}.json", "--work", f"{tmp_path}/work/labels", "--workers", "2"]
         process, peak = subprocess.Popen(command), {}
         while process.poll() is None:

@@ -11,6 +11,7 @@ from problems import tangent_equations
 from stcl import problems
 from stcl.losses import rule, settings
 from stcl.stages import conditioning
+from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.tangent.operator import TangentOperator
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -92,7 +93,7 @@ def own_matrix(problem, u: np.ndarray, a: np.ndarray) -> np.ndarray:
 def test_every_problem_against_its_tangent_equation(name):
     problem = problems.load(name, **OPTIONS[name])
     spec = {"problem": name, "options": OPTIONS[name], "form": RAW.model_dump(), "samples": 2, "seed": 0}
-    record = conditioning.conditioning_record(spec)
+    record = conditioning.conditioning_record(ConditioningSpec.model_validate(spec))
     found = {key: value["samples"][1] for key, value in record["quantities"].items() if value}
     a, u = (x.numpy() for x in problem.states(2))
     matrix = own_matrix(problem, u[1], a[1])

@@ -14,12 +14,13 @@ import zarr
 from stcl import problems
 from stcl.runtime import stores
 from stcl.stages import data
+from stcl.study.specs.data import DataSpec
 
 BURGERS = {"nx": 16, "nt": 25, "solver_nx": 32, "solver_nt": 50}
 
 
 def split(problem, samples, **options):
-    return {"problem": problem, "options": options, "split": "train", "samples": samples}
+    return DataSpec(problem=problem, options=options, split="train", samples=samples)
 
 
 def generate(spec, folder, workers=1):
@@ -71,7 +72,7 @@ def test_two_processes_store_the_same_as_one(tmp_path):
 
 def test_a_killed_run_continues_and_ends_with_the_same_manifest(tmp_path):
     spec, samples = split("diffusion", 160, n=33), 160
-    command = [sys.executable, "-m", "stcl.stages.data", "--spec", json.dumps(spec), "--code", "c"]
+    command = [sys.executable, "-m", "stcl.stages.data", "--spec", spec.canonical(), "--code", "c"]
 
     def run(name):
         return [*command, "--out", f"{tmp_path}/{name}.json", "--work", f"{tmp_path}/work"]

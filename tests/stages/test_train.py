@@ -13,8 +13,10 @@ from stcl.runtime import checkpoint, provenance, stores
 from stcl.stages import bank as labels
 from stcl.stages import data, train
 from stcl.stages.errors import field_errors, jacobian_errors
+from stcl.stages.trainer import Trainer
 from stcl.study.config import parse
 from stcl.study.plan import Plan
+from stcl.study.specs.train import TrainSpec
 
 CPU = torch.device("cpu")
 TINY = {
@@ -52,25 +54,25 @@ def stored(tmp_path_factory) -> Path:
     plan = Plan(parse(config()))
     for name in TINY:
         for split in ("train", "val"):
-            spec = json.loads(plan.data_spec(name, split))
+            spec = plan.data_spec(name, split)
             data.generate(spec, folder / f"{name}-{split}.json", folder / "work", "", workers=1)
-        spec = json.loads(plan.bank_spec(name, "train"))
+        spec = plan.bank_spec(name, "train")
         bank = folder / f"{name}-bank.json"
         labels.generate(spec, folder / f"{name}-train.json", bank, folder / "work", "", workers=1)
     return folder
 
 
-def spec_of(name: str, method: str, seed: int = 0, **changes) -> dict:
+def spec_of(name: str, method: str, seed: int = 0, **changes) -> TrainSpec:
     plan = Plan(parse(config()))
     cell = next(c for c in plan.final_cells([plan.blocks[name]]) if (c.method, c.seed) == (method, seed))
-    spec = json.loads(plan.train_spec(cell))
+    spec = plan.train_spec(cell).json_dict()
     for key, value in changes.items():
         spec[key] = spec[key] | value
-    return spec
+    return TrainSpec.model_validate(spec)
 
 
-def inputs(stored: Path, spec: dict) -> dict:
-    name, offline = spec["problem"], spec["method"] == "offline_di"
+def inputs(stored: Path, spec: TrainSpec) -> dict:
+    name, offline = spec.problem, spec.method == "offline_di"
     return {
         "train": stored / f"{name}-train.json",
         "val": stored / f"{name}-val.json",
@@ -78,11 +80,11 @@ def inputs(stored: Path, spec: dict) -> dict:
     }
 
 
-def trainer(stored: Path, spec: dict) -> train.Trainer:
+def trainer(stored: Path, spec: TrainSpec) -> Trainer:
     return train.build_trainer(spec, **inputs(stored, spec), device=CPU)
 
 
-def run(trainer: train.Trainer, epochs: int) -> train.Trainer:
+def run(trainer: Trainer, epochs: int) -> Trainer:
     for _ in range(epochs):
         trainer.run_epoch()
     return trainer
@@ -249,7 +251,8 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
         reached = set()
         monkeypatch.setattr(provenance, "_parse", lambda module: (reached.add(module), parse_module(module))[1])
         provenance.code_id.cache_clear()
-        plan.cells_code("train", next(c for c in plan.final_cells([plan.blocks[name]]) if c.method == method))
+        cell = next(c for c in plan.final_cells([plan.blocks[name]]) if c.method == method)
+        provenance.code_id(*plan.train_modules(cell))
         return {m for m in reached if m.startswith(("stcl.losses.", "stcl.tangent."))}
 
     shared = {"stcl.losses.data"}
@@ -332,16 +335,16 @@ def test_stcl_lowers_both_errors_at_the_quick_size(tmp_path, name):
     block["samples"] = {"train": block["train_sizes"][0], "val": 64, "test": 64}
     plan = Plan(parse({"preset": "quick", "reduced": True, "seeds": [0], "problems": {name: block}}))
     for split in ("train", "val", "test"):
-        spec = json.loads(plan.data_spec(name, split))
+        spec = plan.data_spec(name, split)
         data.generate(spec, tmp_path / f"{name}-{split}.json", tmp_path / "work", "", workers=1)
-    bank, spec = tmp_path / "bank.json", json.loads(plan.bank_spec(name, "test"))
+    bank, spec = tmp_path / "bank.json", plan.bank_spec(name, "test")
     labels.generate(spec, tmp_path / f"{name}-test.json", bank, tmp_path / "work", "", workers=1)
     arrays = stores.read(tmp_path / f"{name}-test.json") | stores.read(bank)
     a, u, v, w = (torch.from_numpy(arrays[key]) for key in "auvw")
     errors = {}
     for cell in plan.final_cells([plan.blocks[name]]):
-        spec = json.loads(plan.train_spec(cell))
-        done = run(trainer(tmp_path, spec), spec["training"]["epochs"])
+        spec = plan.train_spec(cell)
+        done = run(trainer(tmp_path, spec), spec.training.epochs)
         done.surrogate.load_state_dict(done.best_weights)
         field, jacobian = field_errors(done.surrogate, a, u), jacobian_errors(done.surrogate, a, v, w)
         errors[cell.method] = float(field.mean()), float(jacobian.mean())

@@ -131,7 +131,7 @@ def test_disk_is_what_stores_hold(tmp_path):
     options = {"nx": 12, "nt": 12, "solver_nx": 24, "solver_nt": 24, "probe_nt": 24}
     problem = STUDY["problems"]["diffusion"] | {"options": options, "samples": {"train": 40, "val": 10, "test": 4}}
     found = estimate(STUDY | {"problems": {"burgers": problem}})
-    spec, bank = (json.loads(f("burgers", "test")) for f in (found.plan.data_spec, found.plan.bank_spec))
+    spec, bank = (f("burgers", "test") for f in (found.plan.data_spec, found.plan.bank_spec))
     data.generate(spec, tmp_path / "data.json", tmp_path / "work", "", workers=1)
     labels.generate(bank, tmp_path / "data.json", tmp_path / "bank.json", tmp_path / "work", "", workers=1)
     pairs, tangents = stores.read(tmp_path / "data.json"), stores.read(tmp_path / "bank.json")

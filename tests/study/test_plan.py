@@ -1,6 +1,5 @@
 """Which cells there are, and which part of the configuration reaches which of them."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -74,7 +73,7 @@ def test_a_bank_covers_the_largest_training_set_also_of_a_long_run(config):
     config["studies"] = {"long_runs": {"diffusion": {"n_train": 12, "epochs": 4}}}
     config["selection"] = "fixed"
     del config["problems"]["burgers"]
-    assert json.loads(Plan(parse(config)).bank_spec("diffusion", "train"))["samples"] == 12
+    assert Plan(parse(config)).bank_spec("diffusion", "train").samples == 12
 
 
 def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
@@ -82,7 +81,7 @@ def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
 
     def spec(block):
         (cell,) = plan.final_cells([plan.blocks[block]])
-        return json.loads(plan.train_spec(cell))
+        return plan.train_spec(cell).json_dict()
 
     two = spec("helmholtz-m2")
     assert (two["settings"]["form"]["steps"], two["lam"]) == (2, 0.5)
@@ -92,7 +91,7 @@ def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
     fine, coarse = spec("diffusion-n13-q1"), spec("diffusion-n12-q1")
     assert (fine["options"]["n"], coarse["options"]["n"]) == (13, 12)
     assert fine["training"].pop("gradient_variance")
-    main = json.loads(plan.train_spec(reported(plan, "diffusion")["stcl"]))
+    main = plan.train_spec(reported(plan, "diffusion")["stcl"]).json_dict()
     assert not main["training"].pop("gradient_variance")
     assert fine == main | {"settings": main["settings"] | {"q": 1}, "lam": 1.0}
     assert spec("diffusion-n13-q0")["method"] == "fno"
@@ -106,9 +105,9 @@ def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
 
 
 def test_timing_leaves_the_gradient_variance_out(config):
-    specs = json.loads(Plan(parse(config)).timing_spec("sketch_runtime"))["cells"]
+    specs = Plan(parse(config)).timing_spec("sketch_runtime").cells
     assert set(specs) == {"diffusion-n13-q0/N16/fno/lam0/seed0", "diffusion-n13-q1/N16/stcl/lam1/seed0"}
-    assert not any(spec["training"]["gradient_variance"] for spec in specs.values())
+    assert not any(spec.training.gradient_variance for spec in specs.values())
 
 
 def test_the_paper_holds_every_cell_of_its_tables():

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import zarr
 
-from stcl.core.canonical import canonical
 from stcl.core.layout import Layout
 
 FIELDS = "fields.zarr"
@@ -234,6 +233,9 @@ def _digests(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return digests
 
 
-def job_key(spec: Any, code: str, *contents: str) -> str:
-    """Identity of a piece of work: what is asked, by which code, from which data. Names working folders."""
-    return hashlib.sha256("\0".join([canonical(spec), code, *contents]).encode()).hexdigest()[:24]
+def job_key(spec: str, code: str, *contents: str) -> str:
+    """The identity of a piece of work: what is asked, as canonical text, by which code, from which data.
+
+    Working folders are named by it.
+    """
+    return hashlib.sha256("\0".join([spec, code, *contents]).encode()).hexdigest()[:24]

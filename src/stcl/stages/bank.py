@@ -10,27 +10,25 @@ were. An interrupted run continues after the last chunk it stored.
 """
 
 import argparse
-import json
 import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stcl import problems
 from stcl.core.arrays import unit_norm
-from stcl.core.canonical import canonical
 from stcl.problems.base import Problem, SolveError
 from stcl.runtime import stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
+from stcl.study.specs.bank import BankSpec
 
-CHUNK = 16  # samples solved together, or fewer if their float64 tangents exceed
-CHUNK_BYTES = 128e6
-BLOCK_BYTES = 32e6  # of float64 tangents of one sample that are solved together; solvers need several times as much
+CHUNK = 16  # samples are solved together, or fewer if their tangents are large
+CHUNK_BYTES = 128e6  # largest size of a chunk's float64 tangents
+BLOCK_BYTES = 32e6  # largest size of the tangents of one sample that are solved together; solvers need several times it
 OUTLIER = 1e3  # a label this much larger than the median of its sample has diverged
 SIGN_SEED = 0
 WHITE_SEED = {"train": 1, "val": 2, "test": 3}
@@ -40,32 +38,32 @@ _REFUSED = (
 )
 
 
-def generate(spec: dict[str, Any], data: Path, manifest: Path, work: Path, code: str, workers: int) -> None:
+def generate(spec: BankSpec, data: Path, manifest: Path, work: Path, code: str, workers: int) -> None:
     """Write the bank that `spec` describes beside `manifest`, with its ledger."""
-    problem = problems.load(spec["problem"], **spec["options"])
-    samples, r, layout = spec["samples"], spec["directions"], problem.layout
+    problem = problems.load(spec.problem, **spec.options)
+    samples, r, layout = spec.samples, spec.directions, problem.layout
     source = stores.read_manifest(data, at_least=samples)
     v = directions(problem, spec)
-    key = stores.job_key(spec, code, source["content"])
-    title = f"{spec['problem']} {spec['split']} bank"
+    key = stores.job_key(spec.canonical(), code, source["content"])
+    title = f"{spec.problem} {spec.split} bank"
     writer = stores.StoreWriter(
         work / key,
         key,
         samples,
         {"w": stores.Field(("direction", *layout.tangent_dims), (r, *layout.tangent_shape), "tangent DS(a)[v]")},
         {"v": (("direction", *layout.input_dims), problem.network_input(v)), **stores.axes(layout)},
-        {"title": title, "spec": canonical(spec), "data": source["content"]},
+        {"title": title, "spec": spec.canonical(), "data": source["content"]},
     )
     chunk = max(1, min(CHUNK, _labels_in(CHUNK_BYTES, problem) // r))
     # Read only when their turn comes: memory does not grow with the number of samples.
     tasks = (_task(data, range(i, min(i + chunk, samples))) for i in range(writer.done, samples, chunk))
-    if not spec["check"]:
+    if not spec.check:
         print(f"{title}: labels are stored unchecked, as `check: false` asks")
     with Progress(title, samples, "sample", writer.done) as progress:
         for w, cost in ordered(partial(_solve, spec, v), tasks, workers):
             writer.append({"w": w}, cost)
             progress.step(len(w))
-    writer.finish(manifest, spec, code)
+    writer.finish(manifest, spec.json_dict(), code)
 
 
 def _task(data: Path, rows: range) -> tuple[int, np.ndarray, np.ndarray]:
@@ -74,15 +72,15 @@ def _task(data: Path, rows: range) -> tuple[int, np.ndarray, np.ndarray]:
     return rows.start, arrays.get("solver_input", arrays["a"]), arrays["u"]
 
 
-def directions(problem: Problem, spec: dict[str, Any]) -> np.ndarray:
+def directions(problem: Problem, spec: BankSpec) -> np.ndarray:
     """The bank's directions as the solver takes them, in the float32 of the store."""
-    split, count = spec["split"], spec["directions"]
+    split, count = spec.split, spec.directions
     v = problem.directions(count, split)
-    if spec["basis"] == "white":
+    if spec.basis == "white":
         shape = problem.layout.input_shape
         if v.shape[1:] != shape:
             raise ValueError(
-                f"basis white: the solver of {spec['problem']} does not take directions on the network's grid"
+                f"basis white: the solver of {spec.problem} does not take directions on the network's grid"
             )
         v = unit_norm(np.random.default_rng(WHITE_SEED[split]).standard_normal((count, *shape)), axes=len(shape))
     return v.astype(np.float32)
@@ -122,12 +120,12 @@ def check_labels(problem: Problem, first: int, a: np.ndarray, u: np.ndarray, v: 
         )
 
 
-def _solve(spec: dict[str, Any], v: np.ndarray, task: tuple[int, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict]:
+def _solve(spec: BankSpec, v: np.ndarray, task: tuple[int, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict]:
     """One chunk on its own: tangents, rounded to what is stored after they were checked, and what they cost."""
-    problem = problems.load(spec["problem"], **spec["options"])
+    problem = problems.load(spec.problem, **spec.options)
     first, a, u = task[0], task[1].astype(np.float64), task[2].astype(np.float64)
     labels = np.empty((len(a), len(v), *problem.layout.tangent_shape), np.float32)
-    cost = Counter(checked=len(a) * len(v) if spec["check"] else 0)
+    cost = Counter(checked=len(a) * len(v) if spec.check else 0)
     together = _labels_in(BLOCK_BYTES, problem)
     for start in range(0, len(v), together):
         block = slice(start, start + together)
@@ -135,7 +133,7 @@ def _solve(spec: dict[str, Any], v: np.ndarray, task: tuple[int, np.ndarray, np.
         begun = time.perf_counter()
         w = problem.tangents(a, u, few)
         solved = time.perf_counter()
-        if spec["check"]:
+        if spec.check:
             check_labels(problem, first, a, u, few, w)
         cost.update(seconds=solved - begun, check_seconds=time.perf_counter() - solved)
         with np.errstate(over="ignore"):  # the store refuses what overflows
@@ -149,7 +147,7 @@ def main() -> None:
         prog="python -m stcl.stages.bank", description="Solve and store one bank of tangents."
     )
     parser.add_argument(
-        "--spec", type=json.loads, required=True, help="problem, options, split, samples, directions, basis, check"
+        "--spec", type=BankSpec.parse, required=True, help="problem, options, split, samples, directions, basis, check"
     )
     parser.add_argument("--data", type=Path, required=True, help="manifest of the split's dataset")
     parser.add_argument("--out", type=Path, required=True, help="manifest to write; the bank goes beside it")

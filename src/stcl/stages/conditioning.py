@@ -8,13 +8,11 @@ linearised; each quantity is written for every sample, with its median and range
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter
 from torch import Tensor
 
 from stcl import problems
@@ -22,14 +20,15 @@ from stcl.losses import forms, metrics
 from stcl.losses.settings import FormSettings, KrylovTarget
 from stcl.problems.base import SolveError
 from stcl.runtime.stores import write_json
+from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.structure import Condition, block_signs, condition_number, metric_root, symmetry_defect
 
 DIRECTIONS = 8  # per sample, for the error of a solved target
 
 
-def conditioning_record(spec: dict[str, Any]) -> dict[str, Any]:
-    """The record of a spec {problem, options, form, samples, seed}.
+def conditioning_record(spec: ConditioningSpec) -> dict[str, Any]:
+    """The record of a spec.
 
     Of A at the true response, on the nodes that have an equation:
 
@@ -45,15 +44,14 @@ def conditioning_record(spec: dict[str, Any]) -> dict[str, Any]:
 
     A condition number is null if the matrix is singular to rounding.
     """
-    problem = problems.load(spec["problem"], **spec["options"])
-    form = TypeAdapter(FormSettings).validate_python(spec["form"])
-    a, u = problem.states(spec["samples"])
-    noise = np.random.default_rng(spec["seed"]).standard_normal((DIRECTIONS, *problem.noise_shape))
+    problem = problems.load(spec.problem, **spec.options)
+    a, u = problem.states(spec.samples)
+    noise = np.random.default_rng(spec.seed).standard_normal((DIRECTIONS, *problem.noise_shape))
     v = torch.as_tensor(problem.direction(noise))
     operators = [TangentOperator(problem, u[i], a[i]) for i in range(len(a))]
-    samples = [quantities(operator, form, v) for operator in operators]
+    samples = [quantities(operator, spec.form, v) for operator in operators]
     return {
-        "spec": spec,
+        "spec": spec.json_dict(),
         "tangent_class": problem.tangent_class,
         "unknowns": len(operators[0].unknowns),
         "quantities": {name: _summary([sample[name] for sample in samples]) for name in samples[0]},
@@ -110,7 +108,9 @@ def main() -> None:
         prog="python -m stcl.stages.conditioning",
         description="Spectrum and condition numbers of a tangent operator.",
     )
-    parser.add_argument("--spec", type=json.loads, required=True, help="problem, options, form, samples, seed as JSON")
+    parser.add_argument(
+        "--spec", type=ConditioningSpec.parse, required=True, help="problem, options, form, samples, seed as JSON"
+    )
     parser.add_argument("--code", default="", help="identity of the code, for the record")
     parser.add_argument("--out", type=Path, required=True, help="record to write")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")

@@ -7,37 +7,35 @@ An interrupted run continues after the last chunk it stored.
 """
 
 import argparse
-import json
 import shutil
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stcl import problems
-from stcl.core.canonical import canonical
 from stcl.problems.base import Problem, SolveError
 from stcl.runtime import stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
+from stcl.study.specs.data import DataSpec
 
 CHUNK = 16  # samples solved together
 
 
-def generate(spec: dict[str, Any], manifest: Path, work: Path, code: str, workers: int) -> None:
+def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int) -> None:
     """Write the store that `spec` describes beside `manifest`, with its ledger."""
-    problem = problems.load(spec["problem"], **spec["options"])
-    samples = spec["samples"]
+    problem = problems.load(spec.problem, **spec.options)
+    samples = spec.samples
     candidates = problem.candidates(samples)
-    inputs = problem.inputs(candidates, spec["split"]).astype(np.float32)
-    title = f"{spec['problem']} {spec['split']}"
-    key = stores.job_key(spec, code)
+    inputs = problem.inputs(candidates, spec.split).astype(np.float32)
+    title = f"{spec.problem} {spec.split}"
+    key = stores.job_key(spec.canonical(), code)
 
     def writer(name: str, count: int) -> stores.StoreWriter:
-        attributes = {"title": f"{title} split", "spec": canonical(spec)}
+        attributes = {"title": f"{title} split", "spec": spec.canonical()}
         return stores.StoreWriter(
             work / key / name, key, count, _fields(problem, inputs), stores.axes(problem.layout), attributes
         )
@@ -60,13 +58,13 @@ def generate(spec: dict[str, Any], manifest: Path, work: Path, code: str, worker
         final.cost = pool.cost | {"candidates": candidates, "rejected": int(kept[-1]) + 1 - samples}
         for i in range(final.done, samples, CHUNK):
             final.append({name: pool.group[name].oindex[kept[i : i + CHUNK]] for name in pool.fields}, {})
-    final.finish(manifest, spec, code)
+    final.finish(manifest, spec.json_dict(), code)
     shutil.rmtree(work / key)
 
 
-def _solve(spec: dict[str, Any], inputs: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+def _solve(spec: DataSpec, inputs: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
     """One chunk on its own: responses, and what they cost."""
-    problem = problems.load(spec["problem"], **spec["options"])
+    problem = problems.load(spec.problem, **spec.options)
     start = time.perf_counter()
     u = problem.solve(inputs.astype(np.float64))
     return u, {**problem.counts, "seconds": time.perf_counter() - start}
@@ -91,7 +89,7 @@ def _arrays(problem: Problem, inputs: np.ndarray, u: np.ndarray) -> dict[str, np
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stcl.stages.data", description="Draw, solve and store one split.")
-    parser.add_argument("--spec", type=json.loads, required=True, help="problem, options, split, samples as JSON")
+    parser.add_argument("--spec", type=DataSpec.parse, required=True, help="problem, options, split, samples as JSON")
     parser.add_argument("--out", type=Path, required=True, help="manifest to write; the store goes beside it")
     parser.add_argument("--work", type=Path, default=Path("work/data"), help="where unfinished stores are kept")
     parser.add_argument("--code", default="", help="identity of the code, for the ledger and for resuming")

@@ -16,18 +16,18 @@ import torch
 
 from stcl import problems
 from stcl.operators.build import build_surrogate
-from stcl.operators.settings import Network
 from stcl.runtime import checkpoint, devices, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.stages.errors import field_errors, jacobian_errors
+from stcl.study.specs.train import TrainSpec
 
 
 def evaluate(run: Path, data: Path, bank: Path, out: Path, device: torch.device) -> None:
     """Write the mean errors to `out` and all of them to errors.npz beside it."""
     record = json.loads(run.read_text())
-    spec = record["spec"]
-    problem = problems.load(spec["problem"], **spec["options"])
-    surrogate = build_surrogate(problem.layout, Network.model_validate(spec["network"]))
+    spec = TrainSpec.model_validate(record["spec"])
+    problem = problems.load(spec.problem, **spec.options)
+    surrogate = build_surrogate(problem.layout, spec.network)
     surrogate.load_state_dict(checkpoint.load(run.with_name("weights.pt")))
     surrogate.to(device)
     arrays = {name: torch.from_numpy(v).to(device) for name, v in (stores.read(data) | stores.read(bank)).items()}
@@ -37,7 +37,7 @@ def evaluate(run: Path, data: Path, bank: Path, out: Path, device: torch.device)
     stores.write_json(
         out,
         {
-            "spec": spec,
+            "spec": record["spec"],
             "field_error": float(field.mean(dtype=np.float64)),
             "jacobian_error": float(jacobian.mean(dtype=np.float64)),
             "best_epoch": record["best_epoch"],

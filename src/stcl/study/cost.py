@@ -102,10 +102,10 @@ class Estimate:
         return None if known is None else count * known[kind] * nodes(block) / known["nodes"]
 
     def _data(self, dataset: str, split: str) -> dict[str, Any]:
-        return json.loads(self.plan.data_spec(dataset, split))
+        return self.plan.data_spec(dataset, split).json_dict()
 
     def _bank(self, dataset: str, split: str) -> dict[str, Any]:
-        return json.loads(self.plan.bank_spec(dataset, split))
+        return self.plan.bank_spec(dataset, split).json_dict()
 
     @cached_property
     def banks(self) -> list[tuple[str, str]]:

@@ -4,15 +4,18 @@ Imports nothing heavy: the Snakefile reads this at every start. A spec holds the
 node depends on and nothing else, so that a change reruns exactly what it touches.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from stcl.core.canonical import canonical
-from stcl.runtime.provenance import code_id
+from stcl.problems.base import Split
 from stcl.study.schema import Config, Fno, Methods, ProblemSettings, Tuned
+from stcl.study.specs.bank import BankSpec
+from stcl.study.specs.conditioning import ConditioningSpec
+from stcl.study.specs.data import DataSpec
+from stcl.study.specs.timing import TimingSpec
+from stcl.study.specs.train import TrainSpec
 
 SELECTED = "selected"
 
@@ -243,24 +246,22 @@ class Plan:
 
     # -- specs ------------------------------------------------------------------------------------------------
 
-    def data_spec(self, dataset: str, split: str) -> str:
+    def data_spec(self, dataset: str, split: Split) -> DataSpec:
         block = self.datasets[dataset]
-        return canonical(_problem(block) | {"split": split, "samples": getattr(block.settings.samples, split)})
+        return DataSpec(**_problem(block), split=split, samples=getattr(block.settings.samples, split))
 
-    def bank_spec(self, dataset: str, split: str) -> str:
+    def bank_spec(self, dataset: str, split: Split) -> BankSpec:
         """The train bank follows the training basis; errors are always measured along the problem's own prior."""
         block = self.datasets[dataset]
         settings = block.settings
         train = split == "train"
-        return canonical(
-            _problem(block)
-            | {
-                "split": split,
-                "samples": self._bank_size(dataset) if train else getattr(settings.samples, split),
-                "directions": getattr(settings.bank, split),
-                "basis": settings.basis if train else "prior",
-                "check": settings.bank.check if train else True,
-            }
+        return BankSpec(
+            **_problem(block),
+            split=split,
+            samples=self._bank_size(dataset) if train else getattr(settings.samples, split),
+            directions=getattr(settings.bank, split),
+            basis=settings.basis if train else "prior",
+            check=settings.bank.check if train else True,
         )
 
     def _bank_size(self, dataset: str) -> int:
@@ -268,22 +269,20 @@ class Plan:
         blocks = [b for b in self.blocks.values() if b.dataset == dataset and b.settings.methods.offline_di]
         return max(n for block in blocks for n in block.settings.train_sizes)
 
-    def train_spec(self, cell: Cell) -> str:
+    def train_spec(self, cell: Cell) -> TrainSpec:
         block = self.blocks[cell.block]
         settings = block.settings
         method = getattr(settings.methods, cell.method)
-        return canonical(
-            _problem(block)
-            | {
-                "n_train": cell.n_train,
-                "method": cell.method,
-                "lam": None if cell.lam == SELECTED else cell.lam,
-                "seed": cell.seed,
-                "network": settings.network.model_dump(),
-                "training": settings.training.model_dump(),
-                "settings": method.model_dump(exclude={"lam", "lambda_grid"}),
-                "basis": settings.basis if cell.method == "stcl" else None,
-            }
+        return TrainSpec(
+            **_problem(block),
+            n_train=cell.n_train,
+            method=cell.method,
+            lam=None if cell.lam == SELECTED else cell.lam,
+            seed=cell.seed,
+            network=settings.network,
+            training=settings.training,
+            settings=method.model_dump(mode="json", exclude={"lam", "lambda_grid"}),
+            basis=settings.basis if cell.method == "stcl" else None,
         )
 
     def timing_cells(self, group: str) -> list[Cell]:
@@ -297,47 +296,53 @@ class Plan:
             return [c for c in self.final_cells(blocks) if c.seed == self.config.seeds[0]]
         return self.shown_cells(group)
 
-    def timing_spec(self, group: str) -> str:
-        """The cells by path, without what is not part of a plain training. The value of λ does not matter to time, so
-        every cell is timed, and named, with the same."""
+    def timing_spec(self, group: str) -> TimingSpec:
+        """The cells by path, without what is not part of a plain training.
+
+        The value of λ does not matter to time, so every cell is timed, and named, with the same.
+        """
         specs = {}
         for cell in self.timing_cells(group):
             timed = replace(cell, lam=1.0 if cell.lam is not None else None)
-            spec = json.loads(self.train_spec(timed))
-            spec["training"]["gradient_variance"] = False
-            specs[timed.path] = spec
-        return canonical({"cells": specs, "epochs": self.config.timing.epochs})
+            spec = self.train_spec(timed)
+            specs[timed.path] = _derived(spec, training=_derived(spec.training, gradient_variance=False))
+        return TimingSpec(cells=specs, epochs=self.config.timing.epochs)
 
-    def conditioning_spec(self, problem: str) -> str:
+    def conditioning_spec(self, problem: str) -> ConditioningSpec:
         study = self.config.studies.conditioning
-        return canonical(
-            {
-                "problem": problem,
-                "options": study.options[problem],
-                "form": self.config.problems[problem].methods.stcl.form.model_dump(),
-                "samples": study.samples,
-                "seed": 0,
-            }
+        return ConditioningSpec(
+            problem=problem,
+            options=study.options[problem],
+            form=self.config.problems[problem].methods.stcl.form,
+            samples=study.samples,
+            seed=0,
         )
 
     # -- code -------------------------------------------------------------------------------------------------
+    # The modules that a job starts from. Its code id covers them and what they import, but not what they load by name:
+    # that is listed here.
 
-    def code(self, stage: str, problem: str) -> str:
-        """Identity of a stage's code together with its own problem's, not with the other problems'."""
-        return code_id(f"stcl.stages.{stage}", f"stcl.problems.{problem}")
+    def data_modules(self, dataset: str) -> list[str]:
+        return ["stcl.stages.data", _problem_module(self.datasets[dataset].problem)]
 
-    def cells_code(self, stage: str, *cells: Cell) -> str:
-        """As `code`, with the modules of the cells' methods, forms and metrics."""
-        modules = dict.fromkeys(m for cell in cells for m in self._modules(cell))
-        return code_id(f"stcl.stages.{stage}", *modules)
+    def bank_modules(self, dataset: str) -> list[str]:
+        return ["stcl.stages.bank", _problem_module(self.datasets[dataset].problem)]
 
-    def conditioning_code(self, problem: str) -> str:
-        settings = self.config.problems[problem]
-        return code_id("stcl.stages.conditioning", f"stcl.problems.{problem}", *_form_modules(settings))
+    def train_modules(self, cell: Cell) -> list[str]:
+        return ["stcl.stages.train", *self._cell_modules(cell)]
 
-    def _modules(self, cell: Cell) -> Iterator[str]:
+    def evaluate_modules(self, cell: Cell) -> list[str]:
+        return ["stcl.stages.evaluate", _problem_module(self.blocks[cell.block].problem)]
+
+    def timing_modules(self, group: str) -> list[str]:
+        return ["stcl.stages.timing", *(m for cell in self.timing_cells(group) for m in self._cell_modules(cell))]
+
+    def conditioning_modules(self, problem: str) -> list[str]:
+        return ["stcl.stages.conditioning", _problem_module(problem), *_form_modules(self.config.problems[problem])]
+
+    def _cell_modules(self, cell: Cell) -> Iterator[str]:
         block = self.blocks[cell.block]
-        yield f"stcl.problems.{block.problem}"
+        yield _problem_module(block.problem)
         yield f"stcl.stages.methods.{cell.method}"
         if cell.method == "stcl":
             yield from _form_modules(block.settings)
@@ -345,6 +350,10 @@ class Plan:
 
 def shown_size(settings: ProblemSettings) -> int:
     return settings.shown_size or max(settings.train_sizes)
+
+
+def _problem_module(problem: str) -> str:
+    return f"stcl.problems.{problem}"
 
 
 def _form_modules(settings: ProblemSettings) -> Iterator[str]:

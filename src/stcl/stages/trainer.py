@@ -1,0 +1,132 @@
+"""The training loop: updates, validation, schedule, best checkpoint, history."""
+
+import math
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stcl.core.arrays import relative_error
+from stcl.losses.data import Objective
+from stcl.operators.surrogate import Surrogate
+from stcl.stages.gradient_variance import GradientVariance
+from stcl.study.protocol import Training
+
+LOSSES = ("data", "derivative", "gamma")
+
+Pairs = tuple[Tensor, Tensor]  # inputs a and responses u on the training device
+
+
+class Diverged(RuntimeError):
+    """Training met a value that is not finite."""
+
+
+class Trainer:
+    """The loop: everything that changes during training, and how it is saved and restored."""
+
+    def __init__(
+        self,
+        surrogate: Surrogate,
+        objective: Objective,
+        train: Pairs,
+        val: Pairs,
+        settings: Training,
+    ) -> None:
+        self.surrogate, self.objective, self.settings = surrogate, objective, settings
+        self.train, self.val = train, val
+        self.optimiser = torch.optim.Adam(
+            surrogate.parameters(), lr=settings.learning_rate, eps=settings.adam_eps, fused=True
+        )
+        self.scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            self.optimiser,
+            factor=settings.schedule.factor,
+            patience=settings.schedule.patience,
+            min_lr=settings.schedule.minimum,
+        )
+        self.best, self.best_epoch, self.best_weights = math.inf, 0, self._weights()
+        self.history: list[dict[str, float]] = []
+        self.seconds = 0.0
+        self.variance = GradientVariance(list(surrogate.parameters())) if settings.gradient_variance else None
+
+    @property
+    def epoch(self) -> int:
+        return len(self.history)
+
+    def run_epoch(self) -> None:
+        """One pass over the training set, validation, schedule, best checkpoint, a row of history."""
+        start = time.perf_counter()
+        row = {"epoch": self.epoch + 1} | self._updates()
+        row["learning_rate"] = self.optimiser.param_groups[0]["lr"]
+        row["val_mse"], row["val_relative"] = self._validate()
+        self._refuse_divergence(row)
+        monitored = row[f"val_{self.settings.monitor}"]
+        self.scheduler.step(monitored)
+        if monitored < self.best:
+            self.best, self.best_epoch, self.best_weights = monitored, self.epoch + 1, self._weights()
+        self.seconds += time.perf_counter() - start
+        self.history.append(row | {"best": self.best, "seconds": self.seconds})
+
+    def _updates(self) -> dict[str, float]:
+        """All updates of an epoch; means of losses and γ. Reads from the device once, at the end."""
+        a, u = self.train
+        total = torch.zeros(len(LOSSES), device=a.device)
+        batches = torch.randperm(len(a)).split(self.settings.batch)
+        for rows in batches:
+            on_device = rows.to(a.device, non_blocking=True)
+            total += self.update(a[on_device], u[on_device], rows)
+        means = dict(zip(LOSSES, (total / len(batches)).tolist(), strict=True))
+        return means | (self.variance.finish() if self.variance else {})
+
+    def update(self, a: Tensor, u: Tensor, rows: Tensor) -> Tensor:
+        """One step of the optimiser on a batch; (data loss, derivative loss, γ) on the device."""
+        self.optimiser.zero_grad()
+        losses = self.objective(self.surrogate, a, u, rows)
+        if self.variance:
+            self.variance.add(losses)
+        losses.total.backward()
+        torch.nn.utils.clip_grad_norm_(self.surrogate.parameters(), self.settings.clip)
+        self.optimiser.step()
+        return torch.stack([losses.data, losses.derivative, losses.gamma]).detach()
+
+    def _validate(self) -> tuple[float, float]:
+        """Mean squared error over all values, and mean relative error, of the scored responses."""
+        a, u = self.val
+        score = self.surrogate.layout.score
+        with torch.no_grad():
+            predicted = torch.cat([score(self.surrogate(part)) for part in a.split(64)])
+            mse = (predicted - score(u)).square().mean()
+            relative = relative_error(predicted, score(u)).mean()
+        return tuple(torch.stack([mse, relative]).tolist())
+
+    def _refuse_divergence(self, row: dict[str, float]) -> None:
+        for term, value in row.items():
+            if not math.isfinite(value):
+                raise Diverged(
+                    f"epoch {self.epoch + 1}: {term} is {value}; training diverged. Lower the learning rate or λ; the "
+                    f"history up to here is in diverged.csv of the working folder"
+                )
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.detach().to("cpu", copy=True) for name, value in self.surrogate.state_dict().items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "surrogate": self._weights(),
+            "optimiser": self.optimiser.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "objective": self.objective.state_dict(),
+            "best": (self.best, self.best_epoch, self.best_weights),
+            "history": self.history,
+            "seconds": self.seconds,
+            "random": torch.get_rng_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.surrogate.load_state_dict(state["surrogate"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.objective.load_state_dict(state["objective"])
+        self.best, self.best_epoch, self.best_weights = state["best"]
+        self.history, self.seconds = state["history"], state["seconds"]
+        torch.set_rng_state(state["random"])
