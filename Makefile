@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PRESET := quick
+SNAKEFILES := Snakefile rules workflow/Snakefile
 PROVENANCE := results/$(PRESET)/provenance.html
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test slow slurm format docs clean
+.PHONY: help quick test slow slurm lint types coverage format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +35,24 @@ slow: $(VENV)/test.installed ## run the long tests
 slurm: ## install Slurm for the tests that start one (Debian, as root)
 	tests/slurm/install.sh
 
+# tests/test_style.py runs these lines one by one.
+lint: $(VENV)/test.installed ## check format, rules and spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check $(SNAKEFILES)
+	$(BIN)/snakemake --lint
+	$(BIN)/codespell
+
+types: $(VENV)/dev.installed ## check the types
+	$(BIN)/mypy
+
+coverage: $(VENV)/dev.installed ## say which lines the short tests reach; htmlcov/index.html shows them
+	$(BIN)/pytest -n 2 -m "not slow and not workflow and not slurm" --cov --cov-report=term --cov-report=html
+
 format: $(VENV)/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/snakefmt Snakefile rules
+	$(BIN)/snakefmt $(SNAKEFILES)
 
 docs: $(VENV)/workflow.installed ## write the generated pages again: config/README.md, the schema, the rule graph
 	$(BIN)/python -m stcl.reporting.docs

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-SOURCE = str(Path(workflow.basedir) / "src")
+# The path starts from this file. `workflow.basedir` is the folder of the Snakefile that was started, and workflow/Snakefile
+# can be that one too.
+SOURCE = str(Path(workflow.snakefile).resolve().parents[1] / "src")
 sys.path.insert(0, SOURCE)
 # Jobs run the interpreter that runs snakemake, whether or not its environment is activated.
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -1,16 +1,24 @@
 """The public names, their examples, and what importing them costs."""
 
+import ast
 import doctest
 import importlib
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import stcl
+from stcl.runtime import provenance
+
+PROJECT = Path(__file__).parents[2]
+PACKAGE = Path(stcl.__file__).parent
 
 
 def test_import_is_cheap():
@@ -31,6 +39,48 @@ def test_unknown_names_list_the_known_ones():
         _ = stcl.Loss
 
 
+def test_type_checkers_see_the_same_names():
+    """The stub re-exports every name of the lazy table from the same module, which `as` with the same name marks."""
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    imports = [(node.module, alias) for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert all(alias.asname == alias.name for _, alias in imports)
+    assert {alias.name: module for module, alias in imports} == stcl._HOME_OF
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_the_package_itself_imports_none_of_its_modules():
+    """It is part of every job's code id, so an import in it would rerun datasets when a loss changes."""
+    _, imports = provenance._parse("stcl")
+    assert imports == ()
+
+
+def test_the_version_is_that_of_the_source_folder():
+    assert stcl.__version__ == tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    assert "__version__" in dir(stcl)
+
+
+def test_every_page_names_the_same_version():
+    citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text())
+    assert citation["version"] == stcl.__version__
+    released = re.search(r"^## \[(\d[^]]*)\] - (.+)$", (PROJECT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released.groups() == (stcl.__version__, str(citation["date-released"]))
+
+
+@pytest.mark.parametrize(("options", "expected"), [([], "1.2.3"), (["-S"], "0+unknown")], ids=["installed", "copied"])
+def test_the_version_without_a_source_folder(tmp_path, options, expected):
+    """The pyproject.toml at the same distance is that of another project. `-S` hides what is installed."""
+    site = tmp_path / "vendored"
+    (site / "stcl").mkdir(parents=True)
+    shutil.copy(PACKAGE / "__init__.py", site / "stcl")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\nversion = "4.5"\n')
+    if not options:
+        (site / "stcl-1.2.3.dist-info").mkdir()
+        (site / "stcl-1.2.3.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: stcl\nVersion: 1.2.3\n")
+    command = [sys.executable, *options, "-c", "import stcl; print(stcl.__version__)"]
+    result = subprocess.run(command, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == expected
+
+
 @pytest.mark.parametrize("module", ["equation", "tangents", "consistency", "diagnosis"])
 def test_examples_of_the_docstrings(module):
     failed, attempted = doctest.testmod(importlib.import_module(f"stcl.{module}"))
@@ -38,7 +88,7 @@ def test_examples_of_the_docstrings(module):
     assert failed == 0
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-pde.md").read_text()
+PAGE = (PROJECT / "docs" / "own-pde.md").read_text()
 
 
 def test_the_page_lists_every_name():

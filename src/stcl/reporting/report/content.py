@@ -7,10 +7,10 @@ import csv
 import hashlib
 import json
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import stcl
 from stcl import problems
 from stcl.core.canonical import canonical
 from stcl.reporting.report.blocks import Block, Grid, Heading, Text
@@ -145,7 +145,7 @@ def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: li
     return [
         Text(
             f"Configuration `{configuration_id(config)}`; {len(runs)} evaluated trainings on {machine(runs)}. This "
-            f"page: {_package()}, Python {platform.python_version()}."
+            f"page: stcl {stcl.__version__}, Python {platform.python_version()}."
         ),
         Text(
             "Paths are relative to the folder of this page. Every training has a folder "
@@ -170,13 +170,6 @@ def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: li
             folded=True,
         ),
     ]
-
-
-def _package() -> str:
-    try:
-        return f"stcl {version('stcl')}"
-    except PackageNotFoundError:
-        return "stcl from its source folder"
 
 
 def _store(manifest: Path) -> list[str]:
