@@ -1,5 +1,7 @@
 """The C rows: GELU to rounding, threads, and what happens without a compiler."""
 
+import ctypes
+
 import pytest
 import torch
 
@@ -92,3 +94,19 @@ def test_without_a_compiler_torch_does_it(compiler: str, tmp_path, monkeypatch: 
     monkeypatch.setattr(rows, "head_forward", lambda *a, f=rows.head_forward: (called.append(1), f(*a))[1])
     network.value_and_tangents(x, x)
     assert called
+
+
+def test_arguments_of_the_wrong_kind_do_not_reach_c():
+    """A tensor in the place of strides, of another dtype, or one too many would be read as something else."""
+    dft = truncated_dft(6, 6, 2, torch.float64, torch.device("cpu"))
+    h, dh, weight = torch.randn(1, 6, 1, 6, 3), torch.randn(1, 6, 2, 6, 3), torch.randn(3, 3)
+    local, half = compiled_rows.first_forward(h, dh, weight, dft)
+    size, strides = compiled_rows._Size.of(local.shape, dft), compiled_rows._Strides.of(dh)
+    good = (h, dh, strides, weight.mT, dft.analysis_y, local.clone(), half.clone())
+    compiled_rows._call("first_forward", size, *good)
+    torch.testing.assert_close(good[-1], half)
+    for bad in ((h, strides, dh, *good[3:]), (h, dh.float(), *good[2:])):
+        with pytest.raises(ctypes.ArgumentError):
+            compiled_rows._call("first_forward", size, *bad)
+    with pytest.raises(TypeError, match="takes 9 arguments, got 10"):
+        compiled_rows._call("first_forward", size, *good, half)

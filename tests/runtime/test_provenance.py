@@ -53,6 +53,7 @@ def fresh_id(module="stcl.top"):
             True,
         ),
         ("aside.py", "y = 2\n", True),
+        ("__init__.py", "from stcl.aside import y\n", True),  # a new public name
     ],
 )
 def test_what_changes_the_id(package, file, text, same):

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import shlex
 import subprocess
 import tempfile
@@ -23,6 +24,7 @@ from stcl.operators.rows import product
 
 SOURCE = Path(__file__).with_name("rows.c")
 REALS = {torch.float32: "float", torch.float64: "double"}
+_PROTOTYPE = re.compile(r"^(void|long) (\w+)\(([^)]*)\) \{", re.MULTILINE)  # functions that are not static
 # Without errno and traps, the GELU is done in vectors. Nothing here changes the order of a sum.
 FLAGS = ["-O3", "-march=native", "-std=gnu11", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared"]
 if platform.machine() in ("x86_64", "AMD64"):
@@ -121,14 +123,43 @@ class _Strides(ctypes.Structure):
 def _call(name: str, size: _Size, first: Tensor, *rest: Any) -> None:
     """Call a function of rows.c. Tensors that it writes must be contiguous; others are made so."""
     library = _library(first.dtype)
-    memory = first.new_empty(size.threads, library.scratch(ctypes.byref(size)))
-    kept = [x.contiguous() if isinstance(x, Tensor) else x for x in (memory, first, *rest)]
-    pointers = [ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else _c(x) for x in kept]
-    getattr(library, name)(ctypes.byref(size), *pointers)
+    function = getattr(library, name)
+    memory = first.new_empty(size.threads, library.scratch(size))
+    # The list keeps contiguous copies alive until the function has returned.
+    arguments = [x.contiguous() if isinstance(x, Tensor) else x for x in (size, memory, first, *rest)]
+    if len(arguments) != len(function.argtypes):
+        raise TypeError(f"{name} of rows.c takes {len(function.argtypes)} arguments, got {len(arguments)}")
+    function(*arguments)
 
 
-def _c(x: Any) -> Any:
-    return ctypes.c_long(x) if isinstance(x, int) else ctypes.byref(x)
+def _reals(dtype: torch.dtype) -> type:
+    """The argument type of pointers to numbers: it takes tensors, and refuses what C would read as something else."""
+
+    class Reals(ctypes.c_void_p):
+        @classmethod
+        def from_param(cls, x: Any) -> ctypes.c_void_p:
+            if not isinstance(x, Tensor) or x.dtype != dtype or x.device.type != "cpu" or not x.is_contiguous():
+                raise TypeError(f"expected a contiguous {dtype} tensor in host memory, got {type(x).__name__}")
+            return ctypes.c_void_p(x.data_ptr())
+
+    return Reals
+
+
+def _declare(library: ctypes.CDLL, dtype: torch.dtype) -> None:
+    """Give every function of the library the argument types that its prototype in rows.c has."""
+    kinds = {
+        "Size *": ctypes.POINTER(_Size),
+        "Strides *": ctypes.POINTER(_Strides),
+        "real *": reals,
+        "long": ctypes.c_long,
+    }
+    for result, name, parameters in _PROTOTYPE.findall(SOURCE.read_text()):
+        function = getattr(library, name)
+        function.restype = ctypes.c_long if result == "long" else None
+        function.argtypes = [
+            kinds[re.fullmatch(r"(?:const )?(\w+(?: \*)?) ?\w+", " ".join(parameter.split()))[1]]
+            for parameter in parameters.split(",")
+        ]
 
 
 @functools.cache
@@ -150,7 +181,7 @@ def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(path))
     except (OSError, subprocess.CalledProcessError):
         return None
-    library.scratch.restype = ctypes.c_long
+    _declare(library, dtype)
     return library
 
 

@@ -32,7 +32,7 @@ class First(Function):
         return *_rows(h).first_backward(h, dh, weight, dft, local_bar, half_bar), None
 
 
-class Block(Function):
+class Layer(Function):
     """(H₀, modes, P) ↦ (T Pᵀ, modes of T) with T = GELU(H), H = H₀ + the field of the modes.
 
     This is all of a spectral layer that touches whole fields. H is completed in place of H₀, which nobody else needs.
@@ -56,7 +56,7 @@ class Block(Function):
 
 
 class Head(Function):
-    """(H₀, modes, W₁, b₁, W₂, b₂) ↦ (y, ẏ), as in `rows.head_forward`, with H as in `Block`."""
+    """(H₀, modes, W₁, b₁, W₂, b₂) ↦ (y, ẏ), as in `rows.head_forward`, with H as in `Layer`."""
 
     @staticmethod
     def forward(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stcl.operators.dft import analyse_x, analyse_y, synthesise_x, synthesise_y_onto, truncated_dft
-from stcl.operators.duals import Block, First, Head
+from stcl.operators.duals import First, Head, Layer
 
 
 class SpectralWeights(nn.Module):
@@ -85,7 +85,7 @@ class FNO(nn.Module):
         dual, modes = First.apply(h, dh, self.pointwise[1].weight, self.modes)
         for layer in range(1, len(self.pointwise)):
             if layer > 1:
-                dual, modes = Block.apply(dual, modes, self.pointwise[layer].weight, self.modes)
+                dual, modes = Layer.apply(dual, modes, self.pointwise[layer].weight, self.modes)
             modes = mix(modes, self.spectral[layer].matrices())
             modes[0, 0, 0, ::r] += math.sqrt(nodes) * self.pointwise[layer].bias  # a constant, of the values only
         head_in, head_out = self.head_in, self.head_out

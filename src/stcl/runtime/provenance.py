@@ -14,8 +14,9 @@ PACKAGE = "stcl"
 def code_id(*modules: str) -> str:
     """A hash of what these modules and everything they import from this package do.
 
-    Comments, docstrings and formatting do not count. Modules imported by name at run time (problems, forms, metrics)
-    are not seen here: a job lists the ones it uses.
+    Comments, docstrings and formatting do not count, and neither does the package's own `__init__`: it only says where
+    public names are, and a new one must not make every result stale. Modules imported by name at run time (problems,
+    forms, metrics) are not seen here: a job lists the ones it uses.
     """
     reached: dict[str, str] = {}
     waiting = list(modules)
@@ -38,11 +39,11 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
     if path is None:
         raise ValueError(f"no module {module} below {ROOT}; check the name in the rule that asked for its code id")
     tree = ast.parse(path.read_text())
-    imports = {name for name in _imports(module, path, tree) if name.split(".")[0] == PACKAGE and _source(name)}
+    named = {name for name in _imports(module, path, tree) if name.split(".")[0] == PACKAGE and _source(name)}
     parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
     compiled = path.with_suffix(".c")  # what a module has in C beside it
     code = ast.dump(_without_docstrings(tree)) + (compiled.read_text() if compiled.is_file() else "")
-    return code, tuple(sorted(imports | parents))
+    return code, tuple(sorted((named | parents) - {PACKAGE}))
 
 
 def _source(module: str) -> Path | None:

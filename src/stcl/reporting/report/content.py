@@ -10,9 +10,9 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import stcl
 from stcl import problems
 from stcl.core.canonical import canonical
+from stcl.core.version import __version__
 from stcl.reporting.report.blocks import Block, Grid, Heading, Text
 from stcl.study.names import METHODS, problem_name
 
@@ -145,7 +145,7 @@ def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: li
     return [
         Text(
             f"Configuration `{configuration_id(config)}`; {len(runs)} evaluated trainings on {machine(runs)}. This "
-            f"page: stcl {stcl.__version__}, Python {platform.python_version()}."
+            f"page: stcl {__version__}, Python {platform.python_version()}."
         ),
         Text(
             "Paths are relative to the folder of this page. Every training has a folder "
