@@ -5,8 +5,8 @@ stcl diagnose helmholtz            a problem of this package
 """
 
 import argparse
-import importlib.util
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,10 @@ def load(source: str, options: dict[str, Any]) -> Any:
         raise ValueError(f"no file {source}")
     if options:
         raise ValueError("options are for the problems of this package; set what you need in the file itself")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not hasattr(module, "equation"):
+    defined = runpy.run_path(source)
+    if "equation" not in defined:
         raise ValueError(f"{source} must define `equation`, for example: equation = stcl.Equation(residual, a, u)")
-    return module.equation
+    return defined["equation"]
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stcl.core.arrays import unit_norm
-from stcl.core.interfaces import DiscreteEquation, TangentClass
+from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.data import Losses
@@ -16,6 +16,7 @@ from stcl.losses.rule import choose
 from stcl.losses.settings import (
     FormSettings,
     KrylovTarget,
+    LerayOseen,
     NormalizedResidual,
     PreconditionedResidual,
     Residual,
@@ -25,6 +26,8 @@ from stcl.losses.sketched_tangents import SketchedTangents
 from stcl.losses.weighting import RatioWeight
 from stcl.probe import probe
 from stcl.tangents import TangentError, value_and_tangents
+
+DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or what gives it from the prediction
 
 FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target")
 
@@ -70,19 +73,23 @@ class TangentConsistency:
             raise ValueError(f"form must be 'auto', one of {', '.join(FORMS)}, or a form's settings, got {form!r}")
         if q < 1 or not lam > 0:
             raise ValueError(f"expected q ≥ 1 directions and a positive lam, got q = {q}, lam = {lam}")
+        if isinstance(directions, str) and directions != "white":
+            raise ValueError(f"directions must be None, 'white', a tensor or a function, got {directions!r}")
         self.q, self.lam, self.weighting = q, lam, weighting or Weighting()
-        self.directions = Directions(directions, q)
+        self.source = directions
         self.form: str | FormSettings = form  # settings as soon as the equation is known
         self.reasons: list[str] = []  # why "auto" chose them
         self.last: Losses | None = None  # the terms of the last update, without gradients
         self._weight: RatioWeight | None = None
         self._loaded: dict[str, Any] | None = None
         self.equation: DiscreteEquation | None = None
-        self._residual = equation if callable(equation) else None
+        self._given = equation
         if not callable(equation):
             self._use(equation)
 
-    def __call__(self, model: Callable[[Tensor], Tensor], a: Tensor, u: Tensor | None = None, data=None) -> Tensor:
+    def __call__(
+        self, model: Callable[[Tensor], Tensor], a: Tensor, u: Tensor | None = None, data: DataLossOf | None = None
+    ) -> Tensor:
         """The weighted term for inputs a [B, ...] and their labels u.
 
         Its weight compares it with the data loss: yours if given as `data`, else the mean square of S_θ(a) − u, which
@@ -91,51 +98,66 @@ class TangentConsistency:
         """
         return self.with_prediction(model, a, u, data)[1]
 
-    def with_prediction(self, model, a: Tensor, u: Tensor | None = None, data=None) -> tuple[Tensor, Tensor]:
+    def with_prediction(
+        self, model: Callable[[Tensor], Tensor], a: Tensor, u: Tensor | None = None, data: DataLossOf | None = None
+    ) -> tuple[Tensor, Tensor]:
         """S_θ(a), which is computed on the way, and the weighted term: saves a loop its own forward pass.
 
         `data` may be a function of the prediction.
         """
-        if self.equation is None:
-            if u is None:
-                raise ValueError("the first call needs labels u, to probe the equation at; or pass stcl.Equation(…)")
-            self._use(Equation(self._residual, a, u))
-        surrogate = _Adapter(model, self.equation, first=self._weight is None)
-        inputs = self.equation.inputs_of(a)
+        equation = self._equation_at(a, u)
+        surrogate = _Adapter(model, equation, first=self._weight is None)
+        inputs = equation.inputs_of(a)
         label = None if u is None else surrogate.responses(u, "labels u")
         self.directions.inputs = inputs
         _, derivative = self.term(surrogate, inputs, label, None)
-        prediction = surrogate.prediction
+        prediction = surrogate.predictions[-1]
         if callable(data):
-            data = data(prediction)
+            compared: Tensor | None = data(prediction)
         elif data is None and u is not None:
-            data = (prediction - u).square().mean()
+            compared = (prediction - u).square().mean()
+        else:
+            compared = data
         if self._weight is None:
             self._weight = RatioWeight(self.lam, self.weighting, a.device)
             if self._loaded is not None:
                 self._weight.load_state_dict(self._loaded)
-        gamma = torch.full_like(derivative, self.lam) if data is None else self._weight(data.detach(), derivative)
+        if compared is None:
+            gamma, compared = torch.full_like(derivative, self.lam), torch.zeros_like(derivative)
+        else:
+            gamma = self._weight(compared.detach(), derivative)
         term = gamma.detach() * derivative
-        data = torch.zeros_like(term) if data is None else data.detach()
-        self.last = Losses(data + term.detach(), data, derivative.detach(), gamma.detach())
+        data_loss = compared.detach()
+        self.last = Losses(data_loss + term.detach(), data_loss, derivative.detach(), gamma.detach())
         return prediction, term
 
-    def state_dict(self) -> dict:
+    def _equation_at(self, a: Tensor, u: Tensor | None) -> DiscreteEquation:
+        """The equation; a bare residual becomes one at the first batch."""
+        if self.equation is not None:
+            return self.equation
+        if u is None or not callable(self._given):
+            raise ValueError("the first call needs labels u, to probe the equation at; or pass stcl.Equation(…)")
+        return self._use(Equation(self._given, a, u))
+
+    def state_dict(self) -> dict[str, Any]:
         """The moving averages of the weight. Directions come from torch's global generator."""
         return {} if self._weight is None else self._weight.state_dict()
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self._loaded = state or None
         self._weight = None
 
-    def _use(self, equation: DiscreteEquation) -> None:
-        self.equation = equation
-        self.form, self.reasons, tangent_class = settle(self.form, equation)
-        self.directions.equation = equation
-        self.term = SketchedTangents(forms.load(equation, self.form, tangent_class), self.directions)
+    def _use(self, equation: DiscreteEquation) -> DiscreteEquation:
+        form, self.reasons, tangent_class = settle(self.form, equation)
+        self.directions = Directions(self.source, self.q, equation)
+        self.term = SketchedTangents(forms.load(equation, form, tangent_class), self.directions)
+        self.equation, self.form = equation, form
+        return equation
 
 
-def settle(form: str | FormSettings, equation: DiscreteEquation) -> tuple[FormSettings, list[str], TangentClass | None]:
+def settle(
+    form: str | FormSettings, equation: DiscreteEquation
+) -> tuple[FormSettings, list[str], OperatorClass | None]:
     """The settings of a form that is asked for, why they were chosen, and the class of A where it had to be known."""
     if form == "residual":
         return Residual(), [], None
@@ -144,7 +166,7 @@ def settle(form: str | FormSettings, equation: DiscreteEquation) -> tuple[FormSe
     if not isinstance(form, str) and (equation.tangent_class is not None or not isinstance(form, KrylovTarget)):
         return form, [], equation.tangent_class
     found = probe(equation, conditions=False)
-    tangent_class = equation.tangent_class or found.krylov_class
+    tangent_class: OperatorClass = equation.tangent_class or found.krylov_class
     if not isinstance(form, str):
         return form, [], tangent_class
     if form == "auto":
@@ -155,6 +177,10 @@ def settle(form: str | FormSettings, equation: DiscreteEquation) -> tuple[FormSe
             f"normalized_residual, or give the form with its metric"
         )
     if form == "krylov_target":
+        if isinstance(found.metric, LerayOseen):
+            raise ValueError(
+                "krylov_target needs an elliptic operator, this one is saddle; use preconditioned_residual"
+            )
         return KrylovTarget(metric=found.metric, solver=found.solver), [], tangent_class
     return PreconditionedResidual(metric=found.metric), [], tangent_class
 
@@ -162,12 +188,12 @@ def settle(form: str | FormSettings, equation: DiscreteEquation) -> tuple[FormSe
 class Directions:
     """q directions for each sample, [B, q, *input_shape] of the layout."""
 
-    def __init__(self, source: Tensor | Callable[[int], Tensor] | str | None, q: int) -> None:
-        if isinstance(source, str) and source != "white":
-            raise ValueError(f"directions must be None, 'white', a tensor or a function, got {source!r}")
-        self.source, self.q = source, q
-        self.equation: DiscreteEquation | None = None  # before the first draw
-        self.inputs: Tensor | None = None  # of the current batch
+    inputs: Tensor  # of the current batch, to be set before a draw
+
+    def __init__(
+        self, source: Tensor | Callable[[int], Tensor] | str | None, q: int, equation: DiscreteEquation
+    ) -> None:
+        self.source, self.q, self.equation = source, q, equation
 
     def draw(self, batch: int) -> Tensor:
         lead, source, shape = (batch, self.q), self.source, self.equation.layout.input_shape
@@ -193,10 +219,10 @@ class Directions:
                 f"{tuple(drawn.shape)} for a count of {count}"
             ) from error
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return {}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         pass
 
 
@@ -205,7 +231,7 @@ class _Adapter:
 
     def __init__(self, model: Callable[[Tensor], Tensor], equation: DiscreteEquation, first: bool) -> None:
         self.model, self.equation, self.first = model, equation, first
-        self.prediction: Tensor | None = None
+        self.predictions: list[Tensor] = []  # in the model's own shape
 
     def responses(self, u: Tensor, what: str) -> Tensor:
         u = self.equation.responses_of(u)
@@ -218,7 +244,7 @@ class _Adapter:
         u, w = value_and_tangents(self.model, self.equation.model_inputs(a), self.equation.model_inputs(v))
         if self.first:
             _check_tangents(self.model, w)
-        self.prediction = u
+        self.predictions.append(u)
         return self.responses(u, "predictions"), self.responses(w, "tangents")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass, TangentForm
+from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm
 from stcl.losses import forms
 from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose
@@ -126,21 +126,20 @@ def histogram(spectrum: list[tuple[float, float]]) -> list[str]:
     for value, share in spectrum:
         # What is six decades below the largest counts as zero, and goes into the lowest bin of its sign.
         half_decade = math.floor(2 * math.log10(max(abs(value), 1e-6 * largest)))
-        key = (1, half_decade) if value >= 0 else (-1, -half_decade)
-        shares[key] = shares.get(key, 0.0) + share
+        place = (1, half_decade) if value >= 0 else (-1, -half_decade)
+        shares[place] = shares.get(place, 0.0) + share
     top = max(shares.values())
     lines = []
-    for sign, key in sorted(shares):
-        half_decade = key if sign > 0 else -key
+    for (sign, signed), share in sorted(shares.items()):
+        half_decade = sign * signed
         edges = [f"{sign * 10 ** (h / 2):9.1e}" for h in (half_decade, half_decade + 1)]
-        share = shares[sign, key]
         bar = "█" * max(round(WIDTH * share / top), 0) or "▏"
         low, high = edges if sign > 0 else edges[::-1]
         lines.append(f"  {low} … {high}  {bar} {share:.2%}")
     return lines
 
 
-def _milliseconds(equation: DiscreteEquation, form: FormSettings, kind: TangentClass) -> float:
+def _milliseconds(equation: DiscreteEquation, form: FormSettings, kind: OperatorClass) -> float:
     """The time of one call of the form and its gradient with respect to the tangents: the median of a few."""
     a, u = equation.states(BATCH)
     rows = torch.arange(BATCH) % len(a)
@@ -192,5 +191,5 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _bound(value: float, is_bound: bool) -> str:
-    return f"{'≥ ' if is_bound else ''}{value:.1e}"
+def _bound(value: float | None, is_bound: bool) -> str:
+    return "not known" if value is None else f"{'≥ ' if is_bound else ''}{value:.1e}"

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TangentClass = Literal["spd", "indefinite", "parabolic", "saddle"]
+Transform = Literal["sine", "cosine", "fourier"]  # of an axis between walls, without flux, periodic
+Solver = Literal["minres", "cg", "gmres", "bicgstab"]
+OperatorClass = TangentClass | Literal["advective"]  # what a probe may find besides: steady, without a Laplacian
 
 
 class DiscreteEquation(Protocol):

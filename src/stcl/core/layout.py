@@ -1,6 +1,7 @@
 """How the arrays of a problem are laid out: the one thing problems and networks both know."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class Layout:
     def tangent_dims(self) -> tuple[str, ...]:
         return (("scored",) if len(self.scored) > 1 else ()) + self.axes
 
-    def score(self, u):
+    def score(self, u: Any) -> Any:
         """The scored part of responses [..., *response_shape], numpy or torch."""
         if self.scored == self.responses:
             return u

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass
+from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solver, TangentClass
 from stcl.losses.settings import (
     FittedLaplacian,
     FormSettings,
@@ -20,8 +19,6 @@ from stcl.losses.settings import (
 )
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
 
-OperatorClass = TangentClass | Literal["advective"]
-
 ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
 DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the largest, of a definite operator
 RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
@@ -30,7 +27,7 @@ INITIAL = 2  # largest number of frames that an initial condition enters
 STEPS = (5, 10, 20)  # of the target's solver, the paper's first
 
 
-def form_for(kind: OperatorClass, metric: MetricSettings | None, driven: bool) -> FormSettings:
+def form_for(kind: OperatorClass | None, metric: MetricSettings | None, driven: bool) -> FormSettings:
     """The form of the paper's table for the class of the tangent operator A.
 
     spd         stiff, so the residual is measured by an inverse Laplacian
@@ -45,22 +42,26 @@ def form_for(kind: OperatorClass, metric: MetricSettings | None, driven: bool) -
                 fits; the residual, relative to its right-hand side
     """
     match kind:
-        case "spd" | "saddle":
+        case "spd" | "saddle" if metric is not None:
             return PreconditionedResidual(metric=metric)
-        case "indefinite":
+        case "indefinite" if metric is not None and not isinstance(metric, LerayOseen):
             return KrylovTarget(metric=metric)
         case "parabolic":
             return NormalizedResidual() if driven else Residual()
         case "advective":
             return NormalizedResidual()
-    raise ValueError(f"tangent_class must be spd, indefinite, parabolic or saddle, got {kind!r}")
+    raise ValueError(f"tangent_class must be spd, indefinite, parabolic or saddle, got {kind!r} with metric {metric!r}")
 
 
 def default_form(equation: DiscreteEquation) -> FormSettings:
     """The form for the class that an equation declares, with the paper's metrics."""
     kind = equation.tangent_class
-    metric = {"spd": InverseLaplacian(), "indefinite": ShiftedLaplacian(), "saddle": LerayOseen()}.get(kind)
-    return form_for(kind, metric, driven=kind != "parabolic" or equation.layout.initial_axis is None)
+    metrics: dict[TangentClass | None, MetricSettings] = {
+        "spd": InverseLaplacian(),
+        "indefinite": ShiftedLaplacian(),
+        "saddle": LerayOseen(),
+    }
+    return form_for(kind, metrics.get(kind), driven=kind != "parabolic" or equation.layout.initial_axis is None)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Findings:
     condition_raw_is_bound: bool = False  # it is at least that
     condition_metric: float | None = None  # κ(AᵀMA), of the scored responses
     condition_metric_is_bound: bool = False
-    solver: str | None = None  # the Krylov method for A; of elliptic operators
+    solver: Solver | None = None  # the Krylov method for A; of elliptic operators
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver, median of ‖ŵ − w‖/‖w‖
 
     @property
@@ -104,7 +105,7 @@ class Findings:
             return "parabolic"
         if self.saddle:
             return "saddle"
-        if self.metric is None:
+        if self.metric is None or self.lowest is None:
             return "advective"
         return "spd" if self.lowest > DEFINITE else "indefinite"
 
@@ -117,7 +118,7 @@ def choose(found: Findings) -> tuple[FormSettings, list[str]]:
     """
     kind = found.tangent_class
     form, reasons = form_for(kind, found.metric, found.driven), list(_reasons(found, kind))
-    if kind in ("spd", "indefinite"):
+    if isinstance(found.metric, FittedLaplacian):
         steps = next((m for m, error in found.target_errors if error <= WORTH_MATCHING), None)
         errors = ", ".join(f"{error:.1e} after {m}" for m, error in found.target_errors)
         if steps is not None or kind == "indefinite":

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from stcl.core.interfaces import Solver, Transform
 from stcl.core.settings import NotNegativeFloat, Positive, PositiveFloat, Settings
 
 
@@ -45,7 +46,7 @@ class FittedLaplacian(Settings):
     """M = D^-1/2 (Σ wᵢ Lᵢ + shift)⁻¹ D^-1/2 with the second difference Lᵢ of each axis and D the diagonal of A."""
 
     name: Literal["fitted_laplacian"] = Field("fitted_laplacian", description="of the metric")
-    transforms: list[Literal["sine", "cosine", "fourier"]] | None = Field(
+    transforms: list[Transform] | None = Field(
         None,
         description="of each axis: sine between walls, cosine without flux, fourier if periodic; this and the next "
         "three, if left out, are fitted to the operator before training",
@@ -102,9 +103,7 @@ class KrylovTarget(Settings):
     name: Literal["krylov_target"] = Field("krylov_target", description="of the form")
     metric: EllipticMetricSettings = Field(description="the solver's preconditioner")
     steps: Positive = Field(5, description="m, steps of the solver")
-    solver: Literal["minres", "cg", "gmres", "bicgstab"] | None = Field(
-        None, description="left out: the one that fits the operator"
-    )
+    solver: Solver | None = Field(None, description="left out: the one that fits the operator")
     state: Literal["label", "prediction"] = Field("label", description="where the equation is linearised: u or u_θ")
 
 

@@ -123,6 +123,7 @@ class _Strides(ctypes.Structure):
 def _call(name: str, size: _Size, first: Tensor, *rest: Any) -> None:
     """Call a function of rows.c. Tensors that it writes must be contiguous; others are made so."""
     library = _library(first.dtype)
+    assert library is not None, "`available` was not asked"
     function = getattr(library, name)
     memory = first.new_empty(size.threads, library.scratch(size))
     # The list keeps contiguous copies alive until the function has returned.
@@ -137,29 +138,27 @@ def _reals(dtype: torch.dtype) -> type:
 
     class Reals(ctypes.c_void_p):
         @classmethod
-        def from_param(cls, x: Any) -> ctypes.c_void_p:
+        def from_param(cls, x: Any) -> "Reals":
             if not isinstance(x, Tensor) or x.dtype != dtype or x.device.type != "cpu" or not x.is_contiguous():
                 raise TypeError(f"expected a contiguous {dtype} tensor in host memory, got {type(x).__name__}")
-            return ctypes.c_void_p(x.data_ptr())
+            return cls(x.data_ptr())
 
     return Reals
 
 
 def _declare(library: ctypes.CDLL, dtype: torch.dtype) -> None:
     """Give every function of the library the argument types that its prototype in rows.c has."""
-    kinds = {
+    kinds: dict[str, Any] = {
         "Size *": ctypes.POINTER(_Size),
         "Strides *": ctypes.POINTER(_Strides),
-        "real *": reals,
+        "real *": _reals(dtype),
         "long": ctypes.c_long,
     }
     for result, name, parameters in _PROTOTYPE.findall(SOURCE.read_text()):
         function = getattr(library, name)
         function.restype = ctypes.c_long if result == "long" else None
-        function.argtypes = [
-            kinds[re.fullmatch(r"(?:const )?(\w+(?: \*)?) ?\w+", " ".join(parameter.split()))[1]]
-            for parameter in parameters.split(",")
-        ]
+        declared = (" ".join(parameter.split()).removeprefix("const ") for parameter in parameters.split(","))
+        function.argtypes = [kinds[re.sub(r" ?\w+$", "", parameter)] for parameter in declared]
 
 
 @functools.cache

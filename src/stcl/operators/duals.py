@@ -4,6 +4,9 @@ Between two of them, only modes are mixed. All of them keep nothing but their in
 happens at the nodes is in `rows`; here, half spectra become modes, which is the only place where rows meet.
 """
 
+from types import ModuleType
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -17,7 +20,7 @@ class First(Function):
     """(h, ḣ, P) ↦ (T Pᵀ, modes of T) with T = GELU(h, ḣ), as in `rows.first_forward`."""
 
     @staticmethod
-    def forward(ctx, h: Tensor, dh: Tensor, weight: Tensor, cutoff: int) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, h: Tensor, dh: Tensor, weight: Tensor, cutoff: int) -> tuple[Tensor, Tensor]:
         ctx.cutoff, dft = cutoff, _dft(h, cutoff)
         ctx.save_for_backward(h, dh, weight)
         local, half = _rows(h).first_forward(h, dh, weight, dft)
@@ -25,7 +28,7 @@ class First(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, local_bar: Tensor, modes_bar: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, local_bar: Tensor, modes_bar: Tensor) -> tuple[Tensor | None, ...]:
         h, dh, weight = ctx.saved_tensors
         dft = _dft(h, ctx.cutoff)
         half_bar = synthesise_x(dft, modes_bar, local_bar.shape[2])
@@ -39,7 +42,7 @@ class Layer(Function):
     """
 
     @staticmethod
-    def forward(ctx, dual: Tensor, modes: Tensor, weight: Tensor, cutoff: int) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, dual: Tensor, modes: Tensor, weight: Tensor, cutoff: int) -> tuple[Tensor, Tensor]:
         ctx.cutoff, dft = cutoff, _dft(dual, cutoff)
         local, half = _rows(dual).block_forward(dual, synthesise_x(dft, modes, dual.shape[2]), weight, dft)
         ctx.save_for_backward(dual, weight)
@@ -47,7 +50,7 @@ class Layer(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, local_bar: Tensor, modes_bar: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, local_bar: Tensor, modes_bar: Tensor) -> tuple[Tensor | None, ...]:
         dual, weight = ctx.saved_tensors
         dft = _dft(dual, ctx.cutoff)
         half_bar = synthesise_x(dft, modes_bar, dual.shape[2])
@@ -60,7 +63,7 @@ class Head(Function):
 
     @staticmethod
     def forward(
-        ctx, dual: Tensor, modes: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, cutoff: int
+        ctx: Any, dual: Tensor, modes: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, cutoff: int
     ) -> tuple[Tensor, Tensor]:
         ctx.cutoff, dft = cutoff, _dft(dual, cutoff)
         y, dy = _rows(dual).head_forward(dual, synthesise_x(dft, modes, dual.shape[2]), w1, b1, w2, b2, dft)
@@ -69,7 +72,7 @@ class Head(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, y_bar: Tensor, dy_bar: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, y_bar: Tensor, dy_bar: Tensor) -> tuple[Tensor | None, ...]:
         dual, w1, b1, w2 = ctx.saved_tensors
         dft = _dft(dual, ctx.cutoff)
         dual_bar, half_bar, w1_bar, b1_bar, w2_bar, r_bar = _rows(dual).head_backward(
@@ -86,6 +89,6 @@ def _dft(field: Tensor, cutoff: int) -> TruncatedDFT:
     return truncated_dft(nx, ny, cutoff, field.dtype, field.device)
 
 
-def _rows(field: Tensor):
+def _rows(field: Tensor) -> ModuleType:
     """Whatever does the rows fastest: C for a CPU that has a compiler, torch for everything else."""
     return compiled_rows if compiled_rows.available(field) else rows

@@ -1,6 +1,7 @@
 """The Fourier neural operator of the paper, with value and tangents in one pass."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,8 +56,9 @@ class FNO(nn.Module):
             raise ValueError(f'init must be "normal" or "uniform", got {init!r}')
         self.modes = modes
         self.lift = nn.Linear(c_in, width)
-        self.spectral = nn.ModuleList()
-        self.pointwise = nn.ModuleList()
+        # torch does not say of what type the modules of a list are.
+        self.spectral: Any = nn.ModuleList()
+        self.pointwise: Any = nn.ModuleList()
         for _ in range(layers):
             self.spectral.append(SpectralWeights(width, modes, init))
             self.pointwise.append(nn.Linear(width, width))

@@ -1,10 +1,12 @@
 """Value and tangents of any network by forward mode."""
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
-def value_and_tangents(network: nn.Module, x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
+def value_and_tangents(network: Callable[[Tensor], Tensor], x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
     """y = f(x) [B, ...] and dy [B, q, ...] for directions dx [q, ...] shared by the batch or [B, q, ...].
 
     Directions that are constant along a grid axis may have one node there. A network with a method of the same name
@@ -19,6 +21,7 @@ def value_and_tangents(network: nn.Module, x: Tensor, dx: Tensor) -> tuple[Tenso
 
     # Not torch.func.linearize: it folds the weights into constants, and tangents have no gradient with respect to them.
     def pushforward(v: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.func.jvp(network, (x,), (v,))
+        value, tangent = torch.func.jvp(network, (x,), (v,))  # type: ignore[misc]  # no auxiliary output is asked for
+        return value, tangent
 
-    return torch.func.vmap(pushforward, in_dims=1, out_dims=(None, 1))(dx)
+    return torch.func.vmap(pushforward, in_dims=1, out_dims=(None, 1))(dx)  # type: ignore[arg-type]  # None is allowed

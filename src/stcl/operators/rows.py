@@ -94,7 +94,8 @@ def head_backward(
     slope_bar = (jacobian_bar * inner).sum(-2)
     inner_bar = (jacobian_bar * slope.unsqueeze(-2)).flatten(0, -3).flatten(1)
     jacobian = (inner * slope.unsqueeze(-2)).unbind(-2)
-    _tangents(bar).copy_(sum(a.unsqueeze(-1) * j for a, j in zip(dy_bar.unbind(-1), jacobian, strict=True)))
+    along = [a.unsqueeze(-1) * j for a, j in zip(dy_bar.unbind(-1), jacobian, strict=True)]
+    _tangents(bar).copy_(sum(along[1:], start=along[0]))
 
     k_bar = (y_bar @ w2) * slope_k + (inner_bar @ r.mT) * _curvature(k)
     _value(bar).copy_((k_bar @ w1).view_as(h) * slope + slope_bar * _curvature(h))

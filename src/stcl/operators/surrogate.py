@@ -15,6 +15,10 @@ class Surrogate(nn.Module):
     axis, the initial condition is exact: u = a + (t/T) net.
     """
 
+    mesh: Tensor
+    input_mean: Tensor
+    input_std: Tensor
+
     def __init__(self, network: nn.Module, layout: Layout) -> None:
         super().__init__()
         self.network = network

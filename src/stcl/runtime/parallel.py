@@ -5,7 +5,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from typing import TypeVar
 
 from stcl.runtime.allocator import keep_heap
@@ -26,7 +26,7 @@ def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int)
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start_worker) as pool:
-        waiting = deque()
+        waiting: deque[Future[Result]] = deque()
         try:
             for task in tasks:
                 waiting.append(pool.submit(work, task))
@@ -43,8 +43,11 @@ def _start_worker() -> None:
     """Keep freed memory, and end when the parent is killed: a worker would wait for work for ever."""
     keep_heap()
 
+    parent = multiprocessing.parent_process()
+
     def watch() -> None:
-        multiprocessing.parent_process().join()
+        if parent is not None:
+            parent.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -97,6 +97,9 @@ class StoreWriter:
         )
         self._note_progress()
 
+    def _array(self, name: str) -> zarr.Array:
+        return _array(self.group, name)
+
     @property
     def _progress(self) -> Path:
         return self.folder / "progress.json"
@@ -128,8 +131,8 @@ class StoreWriter:
                 raise ValueError(f"expected {name} of shape {expected}, got {values.shape}")
             if not np.isfinite(values).all():
                 raise StoreError(f"{name} of samples {rows.start}..{rows.stop - 1} has non-finite values; not stored")
-            self.group[name][rows] = values
-        self.group["digest"][rows] = _digests(arrays)
+            self._array(name)[rows] = values
+        self._array("digest")[rows] = _digests(arrays)
         self.done = rows.stop
         self.cost.update(cost)
         self._note_progress()
@@ -138,7 +141,9 @@ class StoreWriter:
         """Move the complete store to its place beside the manifest, and describe it."""
         if self.done != self.samples:
             raise StoreError(f"{self.folder} holds {self.done} of {self.samples} samples; it cannot be finished")
-        content = content_hash(self.group["digest"][:], {name: v for name, (_, v) in self.constants.items()})
+        content = content_hash(
+            np.asarray(self._array("digest")[:]), {name: v for name, (_, v) in self.constants.items()}
+        )
         size = sum(file.stat().st_size for file in (self.folder / FIELDS).rglob("*") if file.is_file())
         folder = manifest.with_suffix("")
         folder.mkdir(parents=True, exist_ok=True)
@@ -186,10 +191,10 @@ def read(manifest: Path, samples: int | range | None = None) -> dict[str, np.nda
     folder = manifest.with_suffix("")
     try:
         group = zarr.open_group(folder / FIELDS, mode="r")
-        digests = group["digest"][:]
-        constants = {name: group[name][:] for name in described["constants"]}
+        digests = np.asarray(_array(group, "digest")[:])
+        constants = {name: np.asarray(_array(group, name)[:]) for name in described["constants"]}
         fields = [name for name in group.array_keys() if name != "digest" and name not in constants]
-        arrays = {name: _rows(group[name], rows) for name in fields}
+        arrays = {name: _rows(_array(group, name), rows) for name in fields}
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise StoreError(
             f"store {folder} is missing or truncated ({error}); delete it and run snakemake again"
@@ -207,10 +212,17 @@ def read(manifest: Path, samples: int | range | None = None) -> dict[str, np.nda
     return arrays | constants
 
 
+def _array(group: zarr.Group, name: str) -> zarr.Array:
+    found = group[name]
+    if not isinstance(found, zarr.Array):
+        raise ValueError(f"{name} is a group, expected an array")
+    return found
+
+
 def _rows(array: zarr.Array, rows: range) -> np.ndarray:
     if array.shape[0] < rows.stop:
         raise ValueError(f"{array.basename} has {array.shape[0]} samples, expected {rows.stop}")
-    return array[rows.start : rows.stop]
+    return np.asarray(array[rows.start : rows.stop])
 
 
 def content_hash(digests: np.ndarray, constants: Mapping[str, np.ndarray]) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 Linear = Callable[[Tensor], Tensor]
+Dot = Callable[[Tensor, Tensor], Tensor]
 
 
 class Solution(NamedTuple):
@@ -120,7 +121,8 @@ def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes:
     g, scale = _scaled(g, axes)
     length = dot(g, g).sqrt()
     basis, right = [g * _inverse(length)], [length]
-    columns, rotations = [], []
+    columns: list[list[Tensor]] = []
+    rotations: list[tuple[Tensor, Tensor]] = []
     for step in range(steps):
         w = operator(preconditioner(basis[step]))
         before = dot(w, w).sqrt()
@@ -151,7 +153,7 @@ def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes:
     return _solution(torch.where(good, x, 0), torch.where(good, r, g), g, scale, dot, axes)
 
 
-def _dot(axes: int) -> Callable[[Tensor, Tensor], Tensor]:
+def _dot(axes: int) -> Dot:
     """Inner products over the trailing axes, which are kept with length one."""
     trailing = tuple(range(-axes, 0))
     return lambda x, y: (x * y).sum(trailing, keepdim=True)
@@ -172,11 +174,11 @@ def _eps(g: Tensor) -> float:
     return torch.finfo(g.dtype).eps
 
 
-def _unsolved(r: Tensor, g: Tensor, dot: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def _unsolved(r: Tensor, g: Tensor, dot: Dot) -> Tensor:
     """Where the residual r is above rounding."""
     return dot(r, r) > _eps(g) ** 2 * dot(g, g)
 
 
-def _solution(x: Tensor, r: Tensor, g: Tensor, scale: Tensor, dot, axes: int) -> Solution:
+def _solution(x: Tensor, r: Tensor, g: Tensor, scale: Tensor, dot: Dot, axes: int) -> Solution:
     residual = (dot(r, r) * _inverse(dot(g, g))).sqrt()
     return Solution(scale * x, residual.flatten(-axes).squeeze(-1))

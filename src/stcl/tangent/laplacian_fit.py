@@ -1,7 +1,6 @@
 """Which Laplacian is nearest to a tangent operator: D^1/2 (Σ wᵢ Lᵢ + shift) D^1/2 from products with smooth modes."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +8,10 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from stcl.core.interfaces import Transform
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
+from stcl.tangent.spectrum import Linear
 from stcl.tangent.stencil import diagonal
 from stcl.tangent.transforms import KINDS, basis, laplacian_diagonal
 
@@ -22,7 +23,7 @@ SPREAD = 1.5  # of the diagonal, largest to smallest, from which on the fit divi
 class LaplacianFit:
     """A ≈ ± D^1/2 (Σ wᵢ Lᵢ + shift) D^1/2; D is the diagonal of A over that of the bracket, or 1."""
 
-    transforms: tuple[str, ...]
+    transforms: tuple[Transform, ...]
     weights: tuple[float, ...]
     shift: float  # negative for an operator like −Δ − κ²
     scaled: bool
@@ -47,8 +48,10 @@ def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
     equations = single_block(equation.residual(operators[0].u, operators[0].a), "fitted_laplacian").shape[1:]
     grid = equation.layout.grid
     nodes = equations[-len(grid) :]
-    allowed = [("sine",) if n - m == 2 else KINDS for n, m in zip(grid, nodes, strict=True)]
-    products = [op.product for op in operators]
+    allowed: list[tuple[Transform, ...]] = [
+        ("sine",) if n - m == 2 else KINDS for n, m in zip(grid, nodes, strict=True)
+    ]
+    products: list[Linear] = [op.product for op in operators]
     probed = {kinds: _probe(products, operators[0], kinds, nodes) for kinds in itertools.product(*allowed)}
     kinds = max(probed, key=lambda kinds: probed[kinds][1])
     images, alignment, symbols = probed[kinds]
@@ -83,14 +86,14 @@ def _worth_scaling(operators: list[TangentOperator], ratios: list[Tensor], own: 
     return True
 
 
-def _scaled_product(operator: TangentOperator, d: Tensor) -> Callable[[Tensor], Tensor]:
+def _scaled_product(operator: TangentOperator, d: Tensor) -> Linear:
     """D^-1/2 A D^-1/2 with D = d / mean d."""
     scale = (d / d.mean()).rsqrt()  # also where all of d is negative
     return lambda x: scale * operator.product(scale * x)
 
 
 def _probe(
-    products: list[Callable[[Tensor], Tensor]], operator: TangentOperator, kinds: tuple[str, ...], nodes: torch.Size
+    products: list[Linear], operator: TangentOperator, kinds: tuple[Transform, ...], nodes: torch.Size
 ) -> tuple[np.ndarray, float, np.ndarray]:
     """⟨φ, Aφ⟩ of each state and mode, the mean alignment, and the eigenvalues of L₁ … L_d for each mode [modes, d]."""
     bases = [basis(kind, m) for kind, m in zip(kinds, nodes, strict=True)]
@@ -103,11 +106,11 @@ def _probe(
             mode = np.multiply.outer(mode, table[k])
         modes.append(np.tile(mode.ravel(), fields) / np.sqrt(fields))
         symbols.append([values[k] for (_, values), k in zip(bases, wave, strict=True)])
-    modes = torch.as_tensor(np.array(modes)).to(operator.u)
+    waves = torch.as_tensor(np.array(modes)).to(operator.u)
     images, alignment = [], []
     for product in products:
-        image = product(modes)
-        images.append((modes * image).sum(1))
+        image = product(waves)
+        images.append((waves * image).sum(1))
         alignment.append((images[-1].abs() / image.norm(dim=1).clamp_min(1e-300)).mean())
     return torch.stack(images).double().cpu().numpy(), float(torch.stack(alignment).mean()), np.array(symbols)
 

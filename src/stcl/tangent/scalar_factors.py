@@ -1,5 +1,8 @@
 """Numbers in a formula stay numbers under forward mode."""
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor, ops
 from torch.overrides import TorchFunctionMode
 
@@ -20,7 +23,9 @@ class ScalarFactors(TorchFunctionMode):
     finds the shape of every product with it in Python: a millisecond each, which is most of a small residual.
     """
 
-    def __torch_function__(self, function, types, arguments=(), named=None):
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, arguments: tuple[Any, ...] = (), named: Any = None
+    ) -> Any:
         if function in _WITH_NUMBER and not named and type(arguments[1]) in (int, float):
             x, number = arguments
             if x.is_floating_point():

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-KINDS = ("sine", "cosine", "fourier")  # zero beyond both ends; no flux through them; periodic
+from stcl.core.interfaces import Transform
+
+KINDS: tuple[Transform, ...] = ("sine", "cosine", "fourier")  # zero beyond both ends; no flux through them; periodic
 
 
-def basis(kind: str, m: int) -> tuple[np.ndarray, np.ndarray]:
+def basis(kind: Transform, m: int) -> tuple[np.ndarray, np.ndarray]:
     """Orthonormal modes as rows [m, m], smooth ones first, and the eigenvalues [m] of −(x₋ − 2x + x₊).
 
     The sine modes are the DST-I matrix, which is symmetric.
@@ -15,12 +17,12 @@ def basis(kind: str, m: int) -> tuple[np.ndarray, np.ndarray]:
     return _modes(kind, m), frequencies(kind, m) ** 2
 
 
-def frequencies(kind: str, m: int) -> np.ndarray:
+def frequencies(kind: Transform, m: int) -> np.ndarray:
     """2 sin(θ/2) of each mode: its square is the eigenvalue; over the spacing h, it is a wave number of the grid."""
     return 2 * np.sin(_angles(kind, m) / 2)
 
 
-def _angles(kind: str, m: int) -> np.ndarray:
+def _angles(kind: Transform, m: int) -> np.ndarray:
     """θ, by which the phase of a mode changes from one node to the next."""
     match kind:
         case "sine":
@@ -32,7 +34,7 @@ def _angles(kind: str, m: int) -> np.ndarray:
     raise ValueError(f"transform must be one of {', '.join(KINDS)}, got {kind!r}")
 
 
-def _modes(kind: str, m: int) -> np.ndarray:
+def _modes(kind: Transform, m: int) -> np.ndarray:
     node = np.arange(m)
     if kind == "sine":
         return np.sqrt(2 / (m + 1)) * np.sin(np.pi * np.outer(node + 1, node + 1) / (m + 1))
@@ -44,7 +46,7 @@ def _modes(kind: str, m: int) -> np.ndarray:
 
 
 def laplacian_diagonal(
-    kinds: Sequence[str], weights: Sequence[float], shift: float, nodes: tuple[int, ...]
+    kinds: Sequence[Transform], weights: Sequence[float], shift: float, nodes: tuple[int, ...]
 ) -> np.ndarray:
     """The diagonal of Σ wᵢ Lᵢ + shift, [*nodes]: two for each axis, one at the ends of an axis without flux."""
     total = np.full(nodes, shift)

@@ -67,7 +67,8 @@ def as_blocks(residual: Any) -> tuple[Tensor, ...]:
 
 def _find(shapes: list[torch.Size], layout: Layout) -> list[Tensor | None]:
     """For each block of the residual, where in a flat response its unknowns are; None for a block off the grid."""
-    size, taken, found = torch.Size(layout.grid).numel(), 0, []
+    size, taken = torch.Size(layout.grid).numel(), 0
+    found: list[Tensor | None] = []
     for shape in shapes:
         nodes = _equation_nodes(shape[-len(layout.grid) :], layout.grid)
         if nodes is None:

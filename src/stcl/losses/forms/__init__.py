@@ -6,11 +6,11 @@ has declared or measured it. It is called as stcl.core.interfaces.TangentForm sa
 
 import importlib
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass, TangentForm
+from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm
 from stcl.losses.settings import FormSettings
 
 
-def load(equation: DiscreteEquation, settings: FormSettings, tangent_class: TangentClass | None = None) -> TangentForm:
+def load(equation: DiscreteEquation, settings: FormSettings, tangent_class: OperatorClass | None = None) -> TangentForm:
     """The form that its settings name. The class of the tangent operator is the declared one, unless it is given."""
     module = importlib.import_module(f"{__name__}.{settings.name}")
     form = getattr(module, "".join(word.capitalize() for word in settings.name.split("_")))

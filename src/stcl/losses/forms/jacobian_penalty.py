@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass
+from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import settings
 
 
@@ -10,7 +10,7 @@ class JacobianPenalty:
     """L = mean over samples and directions of ‖DS_θ(a)[v]‖² / ‖v‖²."""
 
     def __init__(
-        self, equation: DiscreteEquation, settings: settings.JacobianPenalty, tangent_class: TangentClass | None
+        self, equation: DiscreteEquation, settings: settings.JacobianPenalty, tangent_class: OperatorClass | None
     ) -> None:
         self.input_axes = len(equation.layout.input_shape)
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass
+from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import metrics, settings
 from stcl.tangent import krylov
 from stcl.tangent.five_point import five_point, is_five_point, on_interior
@@ -27,7 +27,7 @@ class KrylovTarget:
     """
 
     def __init__(
-        self, equation: DiscreteEquation, settings: settings.KrylovTarget, tangent_class: TangentClass | None
+        self, equation: DiscreteEquation, settings: settings.KrylovTarget, tangent_class: OperatorClass | None
     ) -> None:
         self.equation, self.settings = equation, settings
         self.metric = metrics.load(equation, settings.metric)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass
+from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import settings
 from stcl.tangent.residual import input_derivative, single_block, tangent_residual
 
@@ -20,7 +20,7 @@ class NormalizedResidual:
         self,
         equation: DiscreteEquation,
         settings: settings.NormalizedResidual,
-        tangent_class: TangentClass | None,
+        tangent_class: OperatorClass | None,
     ) -> None:
         self.equation, self.settings = equation, settings
 

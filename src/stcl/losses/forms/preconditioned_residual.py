@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass
+from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import metrics, settings
 from stcl.tangent.residual import tangent_residual
 
@@ -14,7 +14,7 @@ class PreconditionedResidual:
         self,
         equation: DiscreteEquation,
         settings: settings.PreconditionedResidual,
-        tangent_class: TangentClass | None,
+        tangent_class: OperatorClass | None,
     ) -> None:
         self.equation, self.settings = equation, settings
         self.metric = metrics.load(equation, settings.metric)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, TangentClass
+from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import settings
 from stcl.tangent.residual import single_block, tangent_residual
 
@@ -11,7 +11,7 @@ class Residual:
     """L = mean over samples, directions and nodes of r²,  r = A(u_θ, a) DS_θ(a)[v] + B(u_θ, a) v."""
 
     def __init__(
-        self, equation: DiscreteEquation, settings: settings.Residual, tangent_class: TangentClass | None
+        self, equation: DiscreteEquation, settings: settings.Residual, tangent_class: OperatorClass | None
     ) -> None:
         self.equation, self.settings = equation, settings
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,17 +28,18 @@ class FittedLaplacian:
     """
 
     def __init__(self, equation: DiscreteEquation, settings: settings.FittedLaplacian) -> None:
-        self.equation, self.settings = equation, complete(equation, settings)
+        chosen = complete(equation, settings)
+        self.equation, self.scaled = equation, chosen.scaled
         a, u = equation.states(4)
         self._equations = single_block(equation.residual(u[:1], a[:1]), "fitted_laplacian").shape[1:]
         nodes = self._equations[-len(equation.layout.grid) :]
-        weights, transforms = self.settings.weights, self.settings.transforms
+        weights, transforms, shift = chosen.weights or [], chosen.transforms or [], chosen.shift or 0.0
         if len(weights) != len(nodes) or len(transforms) != len(nodes):
             raise ValueError(
                 f"metric fitted_laplacian needs a weight and a transform for each of the axes {equation.layout.axes}, "
                 f"got {weights} and {transforms}"
             )
-        symbol, bases = self.settings.shift, []
+        symbol, bases = np.array(shift), []
         for axis, (kind, weight) in enumerate(zip(transforms, weights, strict=True)):
             modes, values = basis(kind, nodes[axis])
             bases.append(modes)
@@ -45,10 +47,10 @@ class FittedLaplacian:
         smallest = 1e-12 * symbol.max()
         if not symbol.min() > smallest:
             raise ValueError(
-                f"metric fitted_laplacian is not positive: weights {weights} and shift {self.settings.shift:g} leave a "
+                f"metric fitted_laplacian is not positive: weights {weights} and shift {shift:g} leave a "
                 f"mode with eigenvalue {symbol.min():.1e}; give a positive shift"
             )
-        own = laplacian_diagonal(transforms, weights, self.settings.shift, tuple(nodes))
+        own = laplacian_diagonal(transforms, weights, shift, tuple(nodes))
         self._at_mean_state = Tables(u.mean(0, keepdim=True).cpu().numpy(), own)
         self._tables = Tables(symbol, *bases)
 
@@ -77,7 +79,7 @@ class FittedLaplacian:
     @torch.no_grad()
     def _scale(self, a: Tensor) -> Tensor:
         """D^-1/2, [B, 1, *equations] or 1."""
-        if not self.settings.scaled:
+        if not self.scaled:
             return a.new_ones(())
         u, own = self._at_mean_state.like(a)
         d = diagonal(self.equation, u.repeat(len(a), *[1] * (u.ndim - 1)), a, self._equations).abs() / own
