@@ -11,7 +11,9 @@ from stcl.problems.base import Problem
 class SketchDirections:
     """Draws directions on the network's grid from the basis: [q, ...] shared by the batch, or [B, q, ...]."""
 
-    def __init__(self, problem: Problem, basis: str, q: int, settings: Sketch, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, problem: Problem, basis: str | None, q: int, settings: Sketch, device: torch.device, seed: int
+    ) -> None:
         self.problem, self.basis, self.q, self.settings = problem, basis, q, settings
         self.axes = len(problem.layout.input_shape)
         self.generator = torch.Generator(device).manual_seed(seed)

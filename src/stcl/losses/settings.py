@@ -134,3 +134,10 @@ class Stcl(Settings):
     form: FormSettings | None = Field(None, description="residual to loss; left out: by the problem's tangent class")
     sketch: Sketch = Field(default_factory=Sketch, description="where directions come from")
     weighting: Weighting = Field(default_factory=Weighting, description="of the derivative loss")
+
+    @property
+    def settled_form(self) -> FormSettings:
+        """The form, which a parsed configuration always has."""
+        if self.form is None:
+            raise ValueError("no form was chosen; stcl.study.config.parse fills in what the rule says")
+        return self.form

@@ -16,7 +16,8 @@ def torch_normals(seed: int, count: int, dtype: Literal["float32", "float64"]) -
     blocks = -(-count // _BLOCK)
     stream = np.random.RandomState(seed)
     if dtype == "float32":
-        uniform = (stream.randint(2**32, size=blocks * _BLOCK, dtype=np.uint32) & (2**24 - 1)) / 2.0**24
+        short = stream.randint(2**32, size=blocks * _BLOCK, dtype=np.uint32)
+        uniform: np.ndarray = (short & (2**24 - 1)) / 2.0**24
     else:
         words = stream.randint(2**32, size=(blocks * _BLOCK, 2), dtype=np.uint32).astype(np.uint64)
         uniform = ((words[:, 0] << np.uint64(32) | words[:, 1]) & np.uint64(2**53 - 1)) * 2.0**-53

@@ -147,7 +147,7 @@ class NavierStokes(Problem):
             factor, previous = None, np.inf
             for _ in range(NEWTON_STEPS):
                 residual = self._residual(state[i], force[i])
-                size = np.linalg.norm(residual)
+                size = float(np.linalg.norm(residual))
                 if size <= NEWTON_TOLERANCE * np.linalg.norm(force[i]):
                     break
                 if factor is None or size > 0.1 * previous:

@@ -97,7 +97,8 @@ class StoreWriter:
         )
         self._note_progress()
 
-    def _array(self, name: str) -> zarr.Array:
+    def array(self, name: str) -> zarr.Array:
+        """An array of the store, as far as it has been written."""
         return _array(self.group, name)
 
     @property
@@ -131,8 +132,8 @@ class StoreWriter:
                 raise ValueError(f"expected {name} of shape {expected}, got {values.shape}")
             if not np.isfinite(values).all():
                 raise StoreError(f"{name} of samples {rows.start}..{rows.stop - 1} has non-finite values; not stored")
-            self._array(name)[rows] = values
-        self._array("digest")[rows] = _digests(arrays)
+            self.array(name)[rows] = values
+        self.array("digest")[rows] = _digests(arrays)
         self.done = rows.stop
         self.cost.update(cost)
         self._note_progress()
@@ -142,7 +143,7 @@ class StoreWriter:
         if self.done != self.samples:
             raise StoreError(f"{self.folder} holds {self.done} of {self.samples} samples; it cannot be finished")
         content = content_hash(
-            np.asarray(self._array("digest")[:]), {name: v for name, (_, v) in self.constants.items()}
+            np.asarray(self.array("digest")[:]), {name: v for name, (_, v) in self.constants.items()}
         )
         size = sum(file.stat().st_size for file in (self.folder / FIELDS).rglob("*") if file.is_file())
         folder = manifest.with_suffix("")

@@ -11,7 +11,7 @@ were. An interrupted run continues after the last chunk it stored.
 
 import argparse
 import time
-from collections import Counter
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
@@ -110,11 +110,11 @@ def check_labels(problem: Problem, first: int, a: np.ndarray, u: np.ndarray, v: 
     signs = np.random.default_rng(SIGN_SEED).choice([-1.0, 1.0], len(v))
     combined = (signs @ flat).reshape(len(w), *w.shape[2:])
     defect = problem.tangent_defect(a, u, np.tensordot(signs, v, 1), combined)
-    bad = np.flatnonzero(~(defect <= problem.tangent_tolerance))
-    if len(bad):
-        i = bad[0]
+    wrong = np.flatnonzero(~(defect <= problem.tangent_tolerance))
+    if len(wrong):
+        i = wrong[0]
         raise stores.StoreError(
-            f"{len(bad)} of {len(w)} samples have labels that are not the derivative of the response, first: sample "
+            f"{len(wrong)} of {len(w)} samples have labels that are not the derivative of the response, first: sample "
             f"{first + i}, relative defect {defect[i]:.3g} where {problem.tangent_tolerance:g} is tolerated and the "
             f"median of its labels' rms is {median[i]:.3g}. {_REFUSED}"
         )
@@ -125,7 +125,7 @@ def _solve(spec: BankSpec, v: np.ndarray, task: tuple[int, np.ndarray, np.ndarra
     problem = problems.load(spec.problem, **spec.options)
     first, a, u = task[0], task[1].astype(np.float64), task[2].astype(np.float64)
     labels = np.empty((len(a), len(v), *problem.layout.tangent_shape), np.float32)
-    cost = Counter(checked=len(a) * len(v) if spec.check else 0)
+    cost: defaultdict[str, float] = defaultdict(float, checked=len(a) * len(v) if spec.check else 0)
     together = _labels_in(BLOCK_BYTES, problem)
     for start in range(0, len(v), together):
         block = slice(start, start + together)
@@ -135,10 +135,12 @@ def _solve(spec: BankSpec, v: np.ndarray, task: tuple[int, np.ndarray, np.ndarra
         solved = time.perf_counter()
         if spec.check:
             check_labels(problem, first, a, u, few, w)
-        cost.update(seconds=solved - begun, check_seconds=time.perf_counter() - solved)
+        cost["seconds"] += solved - begun
+        cost["check_seconds"] += time.perf_counter() - solved
         with np.errstate(over="ignore"):  # the store refuses what overflows
             labels[:, block] = w
-    cost.update(problem.counts)
+    for name, count in problem.counts.items():
+        cost[name] += count
     return labels, cost
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from stcl import problems
 from stcl.losses import forms, metrics
-from stcl.losses.settings import FormSettings, KrylovTarget
+from stcl.losses.settings import FormSettings, KrylovTarget, PreconditionedResidual
 from stcl.problems.base import SolveError
 from stcl.runtime.stores import write_json
 from stcl.study.specs.conditioning import ConditioningSpec
@@ -59,8 +59,7 @@ def conditioning_record(spec: ConditioningSpec) -> dict[str, Any]:
 
 
 def quantities(operator: TangentOperator, form: FormSettings, v: Tensor) -> dict[str, float | None]:
-    operator.assemble()
-    matrix, problem = operator.assembled, operator.equation
+    matrix, problem = operator.assemble(), operator.equation
     scored = operator.unknowns.response < len(problem.layout.scored)
     signed = block_signs(operator)[:, None] * matrix
     eigenvalues = torch.linalg.eigvalsh((signed + signed.T) / 2)
@@ -75,7 +74,7 @@ def quantities(operator: TangentOperator, form: FormSettings, v: Tensor) -> dict
         "condition_preconditioned": None,
         "target_error": None,
     }
-    if getattr(form, "metric", None) is None:
+    if not isinstance(form, KrylovTarget | PreconditionedResidual):
         return found
     metric = metrics.load(problem, form.metric)
     found["condition_metric"] = _known(condition_number(operator, scored, metric))
@@ -92,15 +91,16 @@ def _known(condition: Condition) -> float | None:
 
 
 def _target_error(operator: TangentOperator, form: Any, v: Tensor) -> float:
-    exact = torch.linalg.solve(operator.assembled, operator.right_hand_side(v).T).T
+    exact = torch.linalg.solve(operator.matrix(), operator.right_hand_side(v).T).T
     target = form.target(operator.a, operator.u, v).x[0].flatten(1)
     return float(((target - exact).norm(dim=1) / exact.norm(dim=1)).median())
 
 
 def _summary(values: list[float | None]) -> dict[str, Any] | None:
-    if None in values:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
         return None
-    return {"median": float(np.median(values)), "min": min(values), "max": max(values), "samples": values}
+    return {"median": float(np.median(known)), "min": min(known), "max": max(known), "samples": known}
 
 
 def main() -> None:

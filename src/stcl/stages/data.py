@@ -9,6 +9,7 @@ An interrupted run continues after the last chunk it stored.
 import argparse
 import shutil
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int
         for a, (u, cost) in zip(chunks, ordered(partial(_solve, spec), chunks, workers), strict=True):
             pool.append(_arrays(problem, a, u), cost)
             progress.step(len(u))
-    kept = np.flatnonzero(problem.accept(pool.group["u"][:]))[:samples]
+    kept = np.flatnonzero(problem.accept(np.asarray(pool.array("u")[:])))[:samples]
     if len(kept) < samples:
         raise stores.StoreError(
             f"{title}: {len(kept)} of {candidates} candidates passed the filter, {samples} are needed; "
@@ -55,9 +56,9 @@ def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int
     final = pool
     if candidates > samples:
         final = writer("kept", samples)
-        final.cost = pool.cost | {"candidates": candidates, "rejected": int(kept[-1]) + 1 - samples}
+        final.cost = Counter({**pool.cost, "candidates": candidates, "rejected": int(kept[-1]) + 1 - samples})
         for i in range(final.done, samples, CHUNK):
-            final.append({name: pool.group[name].oindex[kept[i : i + CHUNK]] for name in pool.fields}, {})
+            final.append({name: np.asarray(pool.array(name).oindex[kept[i : i + CHUNK]]) for name in pool.fields}, {})
     final.finish(manifest, spec.json_dict(), code)
     shutil.rmtree(work / key)
 

@@ -36,7 +36,7 @@ class GradientVariance:
         """The epoch's variances; the next update starts a new epoch."""
         if self.count < 2:
             raise ValueError(f"a variance needs two updates an epoch, got {self.count}; use a smaller batch")
-        values = (self.spread / (self.count - 1)).tolist()
+        values = torch.as_tensor(self.spread / (self.count - 1)).tolist()
         self._clear()
         return {f"variance_{part}": value for part, value in zip(PARTS, values, strict=True)}
 
@@ -48,4 +48,6 @@ class GradientVariance:
         return torch.cat([part.flatten() for part in parts])
 
     def _clear(self) -> None:
-        self.count, self.mean, self.spread = 0, 0.0, 0.0
+        self.count = 0
+        self.mean: Tensor | float = 0.0
+        self.spread: Tensor | float = 0.0

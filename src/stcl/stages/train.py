@@ -102,7 +102,7 @@ def build_trainer(spec: TrainSpec, train: Path, val: Path, bank: Path | None, de
 
     def pairs(manifest: Path, samples: int | None) -> Pairs:
         arrays = stores.read(manifest, samples)
-        return tuple(torch.from_numpy(arrays[name]).to(device) for name in ("a", "u"))
+        return torch.from_numpy(arrays["a"]).to(device), torch.from_numpy(arrays["u"]).to(device)
 
     train_pairs, val_pairs = pairs(train, spec.n_train), pairs(val, None)
     # The same seed gives the same initial weights and batches for every method: weights first, on the host.

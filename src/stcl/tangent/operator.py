@@ -48,8 +48,12 @@ class TangentOperator:
 
     def matrix(self) -> Tensor:
         """A as a dense matrix, a few columns at a time."""
+        if self.assembled is not None:
+            return self.assembled
         columns = torch.eye(len(self.unknowns), dtype=self.u.dtype, device=self.u.device)
         return torch.cat([self.product(few) for few in columns.split(COLUMNS)]).T
 
-    def assemble(self) -> None:
+    def assemble(self) -> Tensor:
+        """A as a dense matrix, which is kept for all products to come."""
         self.assembled = self.matrix()
+        return self.assembled

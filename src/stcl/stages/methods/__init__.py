@@ -17,8 +17,15 @@ class Setup:
     data_loss: DataLoss
     settings: dict  # of the method, as in the config
     lam: float | None  # None for fno
-    basis: str
+    basis: str | None  # of sTCL's directions
     n_train: int
     seed: int
     device: torch.device
     bank: Path | None
+
+    @property
+    def settled_lam(self) -> float:
+        """λ of a method with a derivative term."""
+        if self.lam is None:
+            raise ValueError("this method needs a λ; give one in the spec, or --decision with the file that holds it")
+        return self.lam

@@ -16,4 +16,4 @@ def build(setup: Setup) -> DerivativeInformed:
     settings = OfflineDi.model_validate(setup.settings)
     bank = stores.read(setup.bank, samples=setup.n_train)
     term = StoredTangents(torch.from_numpy(bank["v"]), torch.from_numpy(bank["w"]), settings.q, setup.device)
-    return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.lam, settings.weighting, setup.device))
+    return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.settled_lam, settings.weighting, setup.device))

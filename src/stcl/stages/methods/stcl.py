@@ -14,5 +14,5 @@ def build(setup: Setup) -> DerivativeInformed:
     directions = SketchDirections(
         setup.problem, setup.basis, settings.q, settings.sketch, setup.device, seed=setup.seed
     )
-    term = SketchedTangents(forms.load(setup.problem, settings.form), directions)
-    return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.lam, settings.weighting, setup.device))
+    term = SketchedTangents(forms.load(setup.problem, settings.settled_form), directions)
+    return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.settled_lam, settings.weighting, setup.device))
