@@ -18,6 +18,9 @@ class GradientVariance:
     extra backward passes leave the graph and the parameters' own gradients as they are.
     """
 
+    mean: Tensor | float  # of each part, [4, parameters]; 0 before the first update of an epoch
+    spread: Tensor | float  # Σ ‖g_i − ḡ‖², [4]
+
     def __init__(self, parameters: list[nn.Parameter]) -> None:
         self.parameters = parameters
         self._clear()
@@ -49,5 +52,4 @@ class GradientVariance:
 
     def _clear(self) -> None:
         self.count = 0
-        self.mean: Tensor | float = 0.0
-        self.spread: Tensor | float = 0.0
+        self.mean, self.spread = 0.0, 0.0
