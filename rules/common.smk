@@ -14,9 +14,10 @@ sys.path.insert(0, SOURCE)
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 
+from stcl.study.cells import SELECTED
 from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
-from stcl.study.plan import SELECTED, Plan
+from stcl.study.plan import Plan
 from stcl.runtime.provenance import canonical, code_id
 from stcl.reporting.tables.plan import table_plans
 
@@ -92,7 +93,7 @@ def training_options(wildcards, input):
 
 
 def test_inputs(wildcards):
-    dataset = PLAN.blocks[wildcards.cell.split("/")[0]].dataset
+    dataset = PLAN.blocks[PLAN.cells[wildcards.cell].block].dataset
     kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/labels/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}

@@ -11,9 +11,10 @@ from stcl.operators.build import build_surrogate
 from stcl.runtime import checkpoint, stores
 from stcl.stages import bank as labels
 from stcl.stages import data
+from stcl.study.cells import Cell
 from stcl.study.config import parse
 from stcl.study.cost import Estimate, Step, layout, text
-from stcl.study.plan import Cell, Plan
+from stcl.study.plan import Plan
 
 PROJECT = Path(__file__).parents[2]
 

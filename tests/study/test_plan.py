@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from stcl.reporting.tables.plan import table_plans
+from stcl.study.cells import SELECTED
 from stcl.study.config import parse
-from stcl.study.plan import SELECTED, Plan
+from stcl.study.plan import Plan
 
 CONFIG = Path(__file__).parents[2] / "config"
 

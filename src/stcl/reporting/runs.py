@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stcl.study.cells import Cell
+
 
 @dataclass(frozen=True)
 class Run:
-    """One cell. Its record and errors are None unless `status` is "done"."""
+    """A cell and what its folder holds. Its record and errors are None unless `status` is "done"."""
 
     folder: Path
-    block: str
-    n_train: int
-    method: str
-    seed: int
+    cell: Cell
     status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, or still running)
     record: dict[str, Any] | None
     errors: dict[str, Any] | None
@@ -27,27 +26,18 @@ class Run:
 
 
 def read_runs(folders: list[Path]) -> list[Run]:
-    """The runs in the given folders `…/runs/<block>/N<n>/<method>/lam<λ>/seed<s>`, whether or not they are there."""
+    """The runs in the given folders `…/runs/<path of a cell>`, whether or not they are there."""
     return [_read(folder) for folder in folders]
 
 
 def _read(folder: Path) -> Run:
-    *root, block, size, method, lam, seed = folder.parts
+    cell = Cell.parse("/".join(folder.parts[-5:]))
+    results = folder.parents[5]
     record, errors = (_content(folder / name) for name in ("train.json", "errors.json"))
-    done = record is not None and errors is not None
-    logs = Path(*root[:-1], "logs")
-    names = Path(block, size, method, lam, f"{seed}.log")
-    failed = any(_ended_with_error(logs / stage / names) for stage in ("train", "evaluate"))
-    return Run(
-        folder,
-        block,
-        int(size.removeprefix("N")),
-        method,
-        int(seed.removeprefix("seed")),
-        "done" if done else "failed" if failed else "missing",
-        record if done else None,
-        errors if done else None,
-    )
+    if record is not None and errors is not None:
+        return Run(folder, cell, "done", record, errors)
+    failed = any(_ended_with_error(results / f"logs/{stage}/{cell.path}.log") for stage in ("train", "evaluate"))
+    return Run(folder, cell, "failed" if failed else "missing", None, None)
 
 
 def _content(path: Path) -> dict[str, Any] | None:

@@ -20,9 +20,10 @@ import yaml
 from stcl import problems
 from stcl.core.layout import Layout
 from stcl.reporting.tables.render import Table
+from stcl.study.cells import SELECTED, Cell
 from stcl.study.config import parse
 from stcl.study.names import METHODS, problem_name
-from stcl.study.plan import SELECTED, Block, Cell, Plan
+from stcl.study.plan import Block, Plan
 from stcl.study.protocol import Network
 
 FLOAT = 4  # bytes
@@ -199,15 +200,15 @@ def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
 
 def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]:
     """From records of the stage `timing`; those of cells that the study no longer has do not count."""
-    known = {_timed(path): cell for path, cell in plan.cells.items()}
+    known = {_timed(cell): cell for cell in plan.cells.values()}
     rates = {}
     for timing in timings:
-        cells = {_timed(path): measured for path, measured in timing["cells"].items()}
+        cells = {_timed(Cell.parse(path)): measured for path, measured in timing["cells"].items()}
         if not set(cells) <= set(known):
             continue
         seconds, q = {}, {}
-        for name, measured in cells.items():
-            cell = known[name]
+        for key, measured in cells.items():
+            cell = known[key]
             block = plan.blocks[cell.block]
             seconds[cell.method] = measured["epoch_seconds"] / ceil(cell.n_train / block.settings.training.batch)
             q[cell.method] = getattr(getattr(block.settings.methods, cell.method), "q", 0)
@@ -217,9 +218,9 @@ def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]
     return rates
 
 
-def _timed(path: str) -> str:
-    """A cell's path without λ and seed, on which its time does not depend."""
-    return path.rsplit("/", 2)[0]
+def _timed(cell: Cell) -> tuple[str, int, str]:
+    """A cell without λ and seed, on which its time does not depend."""
+    return cell.block, cell.n_train, cell.method
 
 
 def layout(block: Block) -> Layout:

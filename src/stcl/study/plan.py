@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from stcl.runtime.provenance import canonical, code_id
+from stcl.study.cells import SELECTED, Cell
 from stcl.study.config import Config, Fno, Methods, ProblemSettings, Tuned
-
-SELECTED = "selected"
 
 
 @dataclass(frozen=True)
@@ -27,22 +26,6 @@ class Block:
     seeds: tuple[int, ...]
     selected: bool  # λ is chosen by validation of the problem's own block
     variant: tuple[tuple[str, int], ...] = ()  # what an ablation varies, e.g. (("grid", 32), ("q", 4))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One training run. `lam` is a number, None for fno, or SELECTED: whatever the validation grid decides."""
-
-    block: str
-    n_train: int
-    method: str
-    lam: float | str | None
-    seed: int
-
-    @property
-    def path(self) -> str:
-        lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else f"{self.lam:g}"
-        return f"{self.block}/N{self.n_train}/{self.method}/lam{lam}/seed{self.seed}"
 
 
 class Plan:

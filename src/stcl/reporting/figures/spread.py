@@ -19,14 +19,14 @@ Samples = dict[tuple[str, str], list[np.ndarray]]  # errors in percent, an array
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """`inputs`: errors of runs, one N per problem; the seeds of a method are drawn together."""
     runs = read_runs([path.parent for path in inputs])
-    sizes = {run.block: run.n_train for run in runs}
-    methods = [m for m in METHODS if any(run.method == m for run in runs)]
+    sizes = {run.cell.block: run.cell.n_train for run in runs}
+    methods = [m for m in METHODS if any(run.cell.method == m for run in runs)]
     figure, axes = plt.subplots(2, 1, figsize=(2.2 + 1.5 * len(sizes), 6), sharex=True)
     for ax, kind, label in zip(axes, ("field", "jacobian"), ("Field error, %", "Jacobian error, %"), strict=True):
         errors: Samples = {}
         for run in runs:
             with np.load(run.folder / "errors.npz") as kept:
-                errors.setdefault((run.block, run.method), []).append(100 * kept[kind].ravel())
+                errors.setdefault((run.cell.block, run.cell.method), []).append(100 * kept[kind].ravel())
         _boxes(ax, errors, list(sizes), methods)
         ax.set_xlim(-0.6, len(sizes) - 0.4)
         ax.set_ylabel(label)

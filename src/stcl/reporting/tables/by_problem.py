@@ -34,7 +34,9 @@ COLUMNS = (
 def row(run: Run) -> dict[str, object]:
     """Errors are fractions, as measured; seconds as they passed, whatever else the machine did; data and bank are the
     hashes of what was trained on."""
-    found = {"block": run.block, "n_train": run.n_train, "method": run.method, "seed": run.seed, "status": run.status}
+    cell = run.cell
+    found = {"block": cell.block, "n_train": cell.n_train, "method": cell.method, "seed": cell.seed}
+    found["status"] = run.status
     if run.status == "done":
         spec, contents = run.record["spec"], run.record["contents"]
         found |= spec | run.record | run.errors | {"epochs": spec["training"]["epochs"]}

@@ -42,7 +42,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
 
 
 def _key(run: Run) -> tuple[str, int, str]:
-    return run.block, run.n_train, run.method
+    return run.cell.block, run.cell.n_train, run.cell.method
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ QUANTITIES = ("field_error", "jacobian_error")
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
     """`spec["variants"]`: problem and form of each block. Nothing is published to stand beside."""
     rows, body = [], []
-    for (block, method), members in groupby(read_runs(inputs), lambda run: (run.block, run.method)):
+    for (block, method), members in groupby(read_runs(inputs), lambda run: (run.cell.block, run.cell.method)):
         members = list(members)
-        problem, n, lam = spec["variants"][block]["problem"], members[0].n_train, _lambda(members)
+        problem, n, lam = spec["variants"][block]["problem"], members[0].cell.n_train, _lambda(members)
         form = spec["variants"][block]["form"] if method == "stcl" else ""
         entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
         rows += [

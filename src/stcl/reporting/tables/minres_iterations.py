@@ -25,12 +25,12 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     seconds = training_seconds(timings)
     runs = read_runs([path for path in inputs if path.suffix != ".json"])
     rows, body = [], []
-    for block, members in groupby(runs, lambda run: run.block):
+    for block, members in groupby(runs, lambda run: run.cell.block):
         members = list(members)
         m = spec["variants"][block]["steps"]
         theirs = published["minres_iterations"].get(m, {}) if published else {}
         entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
-        time = seconds.get((block, members[0].method))
+        time = seconds.get((block, members[0].cell.method))
         rows += [
             {"m": m, "quantity": quantity} | entry.columns() | {"seconds": "" if time is None else time}
             for quantity, entry in entries.items()

@@ -18,8 +18,8 @@ CAPTION = (
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
     """`spec["problems"]`: bank, form and λ grids by method of each problem."""
     rows = []
-    runs = [run for run in read_runs(inputs) if run.method != "fno"]
-    for (problem, n, method), members in groupby(runs, lambda run: (run.block, run.n_train, run.method)):
+    runs = [run for run in read_runs(inputs) if run.cell.method != "fno"]
+    for (problem, n, method), members in groupby(runs, lambda r: (r.cell.block, r.cell.n_train, r.cell.method)):
         members = list(members)
         settings = spec["problems"][problem]
         chosen = sorted({run.record["spec"]["lam"] for run in members if run.status == "done"})

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stcl.study.plan import Block, Cell, Plan
+from stcl.study.cells import Cell
+from stcl.study.plan import Block, Plan
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         return estimate(runs, lambda run: _variance(run, quantity, spec["first_epoch"]))
 
     entries = {}
-    for block, members in groupby(read_runs(inputs), lambda run: run.block):
+    for block, members in groupby(read_runs(inputs), lambda run: run.cell.block):
         members = list(members)
         for quantity in QUANTITIES[table]:
             entries[variants[block]["grid"], variants[block]["q"], quantity] = measured(members, quantity)
