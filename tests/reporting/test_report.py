@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stcl.reporting.report import content, page, results
-from stcl.reporting.report.blocks import Grid, Text, read_caption, read_grid
+from stcl.reporting.report.parts import Grid, Text, read_caption, read_grid
 from stcl.reporting.tables.by_problem import COLUMNS
 from stcl.reporting.tables.render import Table
 from stcl.runtime.provenance import canonical
@@ -80,7 +80,7 @@ def files(tmp_path):
 @pytest.fixture
 def text(config, files, tmp_path):
     spec = json.loads(canonical({"config": config}))  # as the rule hands it over, with sorted keys
-    return page.render(list(page.blocks(spec, files, tmp_path / "captions")))
+    return page.render(list(page.parts(spec, files, tmp_path / "captions")))
 
 
 class Reader(HTMLParser):
@@ -147,14 +147,14 @@ def test_settings_say_what_was_run_in_the_order_of_the_study(text, config):
 
 
 def test_full_size_is_said_too(config, files, tmp_path):
-    parts = page.blocks({"config": config | {"reduced": False}}, files, tmp_path / "captions")
-    texts = [part.text for part in parts if isinstance(part, Text)]
+    shown = page.parts({"config": config | {"reduced": False}}, files, tmp_path / "captions")
+    texts = [part.text for part in shown if isinstance(part, Text)]
     assert content.FULL in texts
     assert content.REDUCED not in texts
 
 
 def test_every_training_and_store_is_named_with_its_hashes(config, files):
-    runs = content.read_runs(files[1:3])
+    runs = content.read_run_rows(files[1:3])
     intro, _, _, stores, _, trainings = content.provenance(config, runs, files[-1:])
     assert "2 evaluated trainings on cpu, torch 2.9" in intro.text
     assert stores.body == [["data/helmholtz/train", "`fedcba987654`", "`5701e`", "8", "—", "1.25", "3"]]

@@ -13,7 +13,7 @@ from stcl.stages import bank as labels
 from stcl.stages import data
 from stcl.study.cells import Cell
 from stcl.study.config import parse
-from stcl.study.cost import Estimate, Step, layout, text
+from stcl.study.cost import CostEstimate, Step, layout, text
 from stcl.study.plan import Plan
 
 PROJECT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ SOLVERS = {"diffusion": {"nodes": 338, "response": 0.2, "tangent": 0.04}}
 
 
 def estimate(config=STUDY, published=PUBLISHED, solvers=SOLVERS, timings=()):
-    return Estimate(Plan(parse(config)), published, solvers, list(timings))
+    return CostEstimate(Plan(parse(config)), published, solvers, list(timings))
 
 
 def seconds(found, method, n=40):

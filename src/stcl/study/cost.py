@@ -22,7 +22,7 @@ from stcl.core.layout import Layout
 from stcl.reporting.tables.render import Table
 from stcl.study.cells import SELECTED, Cell
 from stcl.study.config import parse
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 from stcl.study.plan import Block, Plan
 from stcl.study.protocol import Network
 
@@ -50,7 +50,7 @@ class Step:
     seconds: float
 
 
-class Estimate:
+class CostEstimate:
     """The plan with numbers to it. Seconds are None where a problem's are not known."""
 
     def __init__(self, plan: Plan, published: dict[str, Any], solvers: dict[str, Any], timings: list[dict]) -> None:
@@ -149,8 +149,8 @@ class Estimate:
             tuned = [(c, self.training_seconds(c)) for c in self.plan.tuning_cells(self.plan.decision(cell))]
             if all(seconds is not None for _, seconds in tuned):
                 longest, seconds = max(tuned, key=lambda pair: pair[1])
-                steps.append((f"{METHODS[longest.method]} for the choice of λ", seconds))
-        name = f"{METHODS[cell.method]} of {cell.block} with N = {cell.n_train}"
+                steps.append((f"{METHOD_NAMES[longest.method]} for the choice of λ", seconds))
+        name = f"{METHOD_NAMES[cell.method]} of {cell.block} with N = {cell.n_train}"
         steps.append((name, self.training_seconds(cell)))
         return [Step(*step) for step in steps] if all(seconds is not None for _, seconds in steps) else None
 
@@ -241,7 +241,7 @@ def _hours(seconds: list[float | None]) -> float | None:
     return None if None in seconds else sum(seconds) / 3600
 
 
-def text(estimate: Estimate) -> str:
+def text(estimate: CostEstimate) -> str:
     """The estimate as people read it."""
     plan, rows = estimate.plan, estimate.rows()
     total = {key: _sum([row[key] for row in rows]) for key in rows[0] if key != "problem"}
@@ -291,7 +291,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _notes(estimate: Estimate) -> list[str]:
+def _notes(estimate: CostEstimate) -> list[str]:
     plan = estimate.plan
     sources: dict[str, list[str]] = {}
     for problem in plan.config.problems:
@@ -333,7 +333,7 @@ def main() -> None:
     arguments = parser.parse_args()
     published, solvers = (yaml.safe_load(path.read_text()) for path in (arguments.published, arguments.solvers))
     timings = [json.loads(path.read_text()) for path in arguments.timings]
-    print(text(Estimate(Plan(parse(arguments.config)), published, solvers, timings)))
+    print(text(CostEstimate(Plan(parse(arguments.config)), published, solvers, timings)))
 
 
 if __name__ == "__main__":

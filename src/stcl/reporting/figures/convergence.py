@@ -15,7 +15,7 @@ from stcl import problems
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, plt
 from stcl.runtime import stores
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 MARKED_EPOCH = 500  # of the dotted line, in trainings that go beyond it
 POINTS = 250  # of a curve; longer histories are averaged over equal windows, or dashes would not show
@@ -44,15 +44,15 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
             _mean_square(*scale[problem, split], count) if relative else None
             for split, count in (("train", n_train), ("val", None))
         ]
-        for run in sorted(runs, key=lambda run: list(METHODS).index(records[run]["spec"]["method"])):
+        for run in sorted(runs, key=lambda run: list(METHOD_NAMES).index(records[run]["spec"]["method"])):
             _curves(ax, run, COLOURS[records[run]["spec"]["method"]], *sizes)
         quantity = "Relative error" if relative else "Mean squared error"
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.set(title=f"{problem_name(problem)}, N = {n_train}", xlabel="Epoch", ylabel=quantity, yscale="log")
     methods = [
-        m for m in METHODS if any(records[run]["spec"]["method"] == m for runs in panels.values() for run in runs)
+        m for m in METHOD_NAMES if any(records[run]["spec"]["method"] == m for runs in panels.values() for run in runs)
     ]
-    handles = [Line2D([], [], color=COLOURS[m], linewidth=1.4, label=METHODS[m]) for m in methods]
+    handles = [Line2D([], [], color=COLOURS[m], linewidth=1.4, label=METHOD_NAMES[m]) for m in methods]
     handles.append(Line2D([], [], color="k", linewidth=1.0, linestyle="--", label="training"))
     handles.append(Line2D([], [], color="k", linewidth=1.4, label="validation"))
     _legend(figure, axes, len(panels), handles)

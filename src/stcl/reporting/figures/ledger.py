@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, log_scale, plt
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 COSTS = {"solves": "PDE solves", "seconds": "Seconds", "gigabytes": "Stored data, GB"}
@@ -46,7 +46,7 @@ def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) 
     for row in wallclock:
         problem, n = row["problem"], int(row["n_train"])
         data = store_cost(stores[problem, "train", False], n) + store_cost(stores[problem, "val", False])
-        for method in METHODS:
+        for method in METHOD_NAMES:
             if row[f"{method}_seconds"]:
                 total = data + Cost(0, float(row[f"{method}_seconds"]), 0)
                 if method == "offline_di":
@@ -72,7 +72,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
         line[0].set_ylabel(label)
         for ax, (cost, name) in zip(line, COSTS.items(), strict=True):
             for problem in sizes:
-                methods = [m for m in METHODS if (problem, m) in errors and (problem, m) in costs]
+                methods = [m for m in METHOD_NAMES if (problem, m) in errors and (problem, m) in costs]
                 points = {m: (getattr(costs[problem, m], cost), *errors[problem, m]) for m in methods}
                 _join(ax, points, marks[problem])
             ax.set_xlabel(name)
@@ -80,8 +80,8 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     for ax in axes.flat:
         log_scale(ax.xaxis)
         log_scale(ax.yaxis)
-    methods = [m for m in METHODS if any(key[1] == m for key in costs)]
-    handles = [Line2D([], [], color=COLOURS[m], marker="o", linestyle="", label=METHODS[m]) for m in methods]
+    methods = [m for m in METHOD_NAMES if any(key[1] == m for key in costs)]
+    handles = [Line2D([], [], color=COLOURS[m], marker="o", linestyle="", label=METHOD_NAMES[m]) for m in methods]
     handles += [
         Line2D([], [], color="#444444", marker=k, linestyle="", label=f"{problem_name(p)}, N = {sizes[p]}")
         for p, k in marks.items()

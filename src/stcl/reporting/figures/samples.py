@@ -18,14 +18,14 @@ from stcl.core.layout import Layout
 from stcl.operators.build import build_surrogate
 from stcl.reporting.figures.style import plt, save
 from stcl.runtime import checkpoint, stores
-from stcl.study.names import METHODS
+from stcl.study.names import METHOD_NAMES
 from stcl.study.protocol import Network
 
 
 def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Path) -> None:
     """The first sample along the first direction; of several components, the first."""
     records = [json.loads(run.read_text()) for run in runs]
-    places = sorted(range(len(runs)), key=lambda i: list(METHODS).index(records[i]["spec"]["method"]))
+    places = sorted(range(len(runs)), key=lambda i: list(METHOD_NAMES).index(records[i]["spec"]["method"]))
     runs, records = [runs[i] for i in places], [records[i] for i in places]
     layout = problems.load(records[0]["spec"]["problem"], **records[0]["spec"]["options"]).layout
     arrays = stores.read(data, samples=1) | stores.read(bank, samples=1)
@@ -53,7 +53,7 @@ def draw(runs: list[Path], data: Path, bank: Path, spec: dict[str, Any], out: Pa
             _show(row[2 * i], predicted[i], layout, symbol, spec["colormap"], limits)
             bound = (-error_limits[i], error_limits[i])
             _show(row[2 * i + 1], error, layout, f"error, {percent:.1f} %", "RdBu_r", bound)
-        row[0].set_ylabel(METHODS[record["spec"]["method"]])
+        row[0].set_ylabel(METHOD_NAMES[record["spec"]["method"]])
     save(figure, out, spec["dpi"])
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, log_scale, plt
 from stcl.reporting.runs import read_runs
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 Samples = dict[tuple[str, str], list[np.ndarray]]  # errors in percent, an array a seed, by problem and method
 
@@ -20,7 +20,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """`inputs`: errors of runs, one N per problem; the seeds of a method are drawn together."""
     runs = read_runs([path.parent for path in inputs])
     sizes = {run.cell.block: run.cell.n_train for run in runs}
-    methods = [m for m in METHODS if any(run.cell.method == m for run in runs)]
+    methods = [m for m in METHOD_NAMES if any(run.cell.method == m for run in runs)]
     figure, axes = plt.subplots(2, 1, figsize=(2.2 + 1.5 * len(sizes), 6), sharex=True)
     for ax, kind, label in zip(axes, ("field", "jacobian"), ("Field error, %", "Jacobian error, %"), strict=True):
         errors: Samples = {}
@@ -33,7 +33,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
         log_scale(ax.yaxis)
     axes[-1].set_xticks(range(len(sizes)), [f"{problem_name(p)}\nN = {n}" for p, n in sizes.items()])
     axes[-1].tick_params(axis="x", length=0)
-    handles = [Patch(facecolor=COLOURS[m], alpha=0.55, label=METHODS[m]) for m in methods]
+    handles = [Patch(facecolor=COLOURS[m], alpha=0.55, label=METHOD_NAMES[m]) for m in methods]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     return figure
 

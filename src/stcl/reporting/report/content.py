@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from stcl import problems
-from stcl.reporting.report.blocks import Block, Grid, Heading, Text
+from stcl.reporting.report.parts import Grid, Heading, Part, Text
 from stcl.runtime.provenance import canonical
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 TITLES = {
     "field_error": "Field error",
@@ -67,7 +67,7 @@ def title(name: str) -> str:
     return TITLES.get(name, name.replace("_", " ").capitalize())
 
 
-def settings(config: dict[str, Any]) -> list[Block]:
+def settings(config: dict[str, Any]) -> list[Part]:
     """The problems, and what was trained on them."""
     return [
         Text(
@@ -124,7 +124,7 @@ def configuration_id(config: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(config).encode()).hexdigest()[:16]
 
 
-def read_runs(tables: list[Path]) -> list[dict[str, str]]:
+def read_run_rows(tables: list[Path]) -> list[dict[str, str]]:
     """Every training of the tables `by_problem/<problem>.csv`."""
     rows = []
     for path in tables:
@@ -140,7 +140,7 @@ def machine(runs: list[dict[str, str]]) -> str:
     return f"{' and '.join(devices)}, torch {' and '.join(torches)}"
 
 
-def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: list[Path]) -> list[Block]:
+def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: list[Path]) -> list[Part]:
     """Where the numbers come from. `manifests` are of datasets and banks; their ledgers are beside them."""
     return [
         Text(
@@ -195,7 +195,7 @@ def _store(manifest: Path) -> list[str]:
 
 
 def _run(row: dict[str, str]) -> list[str]:
-    cell = f"{row['block']}, N = {row['n_train']}, {METHODS[row['method']]}, seed {row['seed']}"
+    cell = f"{row['block']}, N = {row['n_train']}, {METHOD_NAMES[row['method']]}, seed {row['seed']}"
     if row["status"] != "done":
         return [cell, row["status"], *["—"] * 8]
     return [

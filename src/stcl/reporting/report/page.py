@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from stcl.reporting.report import content
-from stcl.reporting.report.blocks import Block, Grid, Heading, Picture, Text, read_caption, read_grid
+from stcl.reporting.report.parts import Grid, Heading, Part, Picture, Text, read_caption, read_grid
 from stcl.study.names import problem_name
 
 
-def blocks(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator[Block]:
+def parts(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator[Part]:
     """`spec["config"]`: the study. The inputs' endings tell what they are; they are shown in their order."""
     by_ending: dict[str, list[Path]] = {}
     for path in inputs:
@@ -46,10 +46,10 @@ def blocks(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator
             yield Heading(4, problem_name(problem))
         yield Picture(path, problem_name(problem) if problem else content.title(name))
     yield Heading(2, "Provenance")
-    yield from content.provenance(config, content.read_runs(by_ending[".csv"]), sorted(by_ending[".json"]))
+    yield from content.provenance(config, content.read_run_rows(by_ending[".csv"]), sorted(by_ending[".json"]))
 
 
-def render(parts: list[Block]) -> str:
+def render(parts: list[Part]) -> str:
     """The whole page: nothing in it is loaded from anywhere."""
     places = {id(part): f"s{i}" for i, part in enumerate(parts)}
     links = [
@@ -57,7 +57,7 @@ def render(parts: list[Block]) -> str:
         for part in parts
         if isinstance(part, Heading) and part.level in (2, 3)
     ]
-    main = "\n".join(_block(part, places[id(part)]) for part in parts)
+    main = "\n".join(_part(part, places[id(part)]) for part in parts)
     title = next(part.text for part in parts if isinstance(part, Heading))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -75,7 +75,7 @@ def _inline(text: str) -> str:
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
-def _block(part: Block, place: str) -> str:
+def _part(part: Part, place: str) -> str:
     match part:
         case Heading(level, text):
             return f'<h{level} id="{place}">{_inline(text)}</h{level}>'
@@ -155,8 +155,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="page to write")
     parser.add_argument("inputs", type=Path, nargs="+", help="tables, figures, manifests")
     arguments = parser.parse_args()
-    parts = list(blocks(arguments.spec, arguments.inputs, arguments.captions))
-    arguments.out.write_text(render(parts))
+    page = parts(arguments.spec, arguments.inputs, arguments.captions)
+    arguments.out.write_text(render(list(page)))
 
 
 if __name__ == "__main__":

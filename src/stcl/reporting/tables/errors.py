@@ -8,7 +8,7 @@ from stcl.reporting.runs import Run, read_runs
 from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import MARKS, percent
 from stcl.reporting.tables.render import Table
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTIONS = {
     "field_error": "Relative error of the response on the test split, in percent: mean over samples, then mean ± "
@@ -27,7 +27,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         {"problem": problem, "n_train": n, "method": method} | entry.columns()
         for (problem, n, method), entry in entries.items()
     ]
-    methods = [m for m in METHODS if any(row["method"] == m for row in rows)]
+    methods = [m for m in METHOD_NAMES if any(row["method"] == m for row in rows)]
 
     def text(problem: str, n: int, method: str) -> str:
         if (problem, n, method) not in entries:
@@ -38,7 +38,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     lines = dict.fromkeys((row["problem"], row["n_train"]) for row in rows)
     body = [[problem_name(p), str(n), *(text(p, n, m) for m in methods)] for p, n in lines]
     caption = CAPTIONS[quantity] + (f" {MARKS}" if published else "")
-    return Table(caption, rows, ["Problem", "N", *(METHODS[m] for m in methods)], body)
+    return Table(caption, rows, ["Problem", "N", *(METHOD_NAMES[m] for m in methods)], body)
 
 
 def _key(run: Run) -> tuple[str, int, str]:

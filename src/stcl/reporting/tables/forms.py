@@ -8,7 +8,7 @@ from stcl.reporting.runs import Run, read_runs
 from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import percent
 from stcl.reporting.tables.render import Table
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTION = (
     "Forms of the sTCL loss with the same data, network and budget: test errors in percent, mean ± sample standard "
@@ -30,7 +30,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
             | entry.columns()
             for quantity, entry in entries.items()
         ]
-        name = METHODS[method] + (f", {form}" if form else "")
+        name = METHOD_NAMES[method] + (f", {form}" if form else "")
         body.append([problem_name(problem), str(n), name, lam or "—", *(e.text() for e in entries.values())])
     return Table(CAPTION, rows, ["Problem", "N", "Loss", "λ", "Field error", "Jacobian error"], body)
 

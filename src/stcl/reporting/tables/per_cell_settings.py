@@ -7,7 +7,7 @@ from typing import Any
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import command
 from stcl.reporting.tables.render import Table
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTION = (
     "Settings of each cell: the derivative-to-data ratio λ, the grid it was chosen from by validation error, the "
@@ -37,7 +37,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
             | ({"published_lambda": "" if theirs is None else f"{theirs:g}"} if published else {})
         )
     header = ["Problem", "N", "Method", "λ", "λ grid", "Bank", "Form"] + (["published λ"] if published else [])
-    body = [[problem_name(p), str(n), METHODS[m], *(str(v) or "—" for v in rest)] for p, n, m, *rest in _values(rows)]
+    body = [[problem_name(p), str(n), METHOD_NAMES[m], *map(str, rest)] for p, n, m, *rest in _values(rows)]
     return Table(CAPTION, rows, header, body)
 
 

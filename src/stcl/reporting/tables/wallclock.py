@@ -8,7 +8,7 @@ from typing import Any
 from stcl.reporting.tables import command
 from stcl.reporting.tables.render import Table
 from stcl.reporting.tables.timing import timed_sizes, training_seconds
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTION = (
     "Seconds of one training (measured seconds of an epoch, methods in turn and alone on the machine, times the epochs)"
@@ -26,14 +26,14 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     seconds = training_seconds(timings)
     rows, body = [], []
     for problem, n in timed_sizes(timings).items():
-        times = {method: seconds.get((problem, method)) for method in METHODS}
+        times = {method: seconds.get((problem, method)) for method in METHOD_NAMES}
         labels = bank_cost(banks[problem], n) if problem in banks else {}
-        row = {"problem": problem, "n_train": n} | {f"{m}_seconds": _blank(times[m]) for m in METHODS}
+        row = {"problem": problem, "n_train": n} | {f"{m}_seconds": _blank(times[m]) for m in METHOD_NAMES}
         row |= {f"label_{name}": _blank(labels.get(name)) for name in COSTS}
         row["break_even"] = _blank(break_even(times["stcl"], times["offline_di"], labels.get("seconds")))
         rows.append(row)
         theirs = published["wallclock"].get(problem, {}) if published else {}
-        shown = [_seconds(times[m]) + (f" [{theirs[m]}]" if m in theirs else "") for m in METHODS]
+        shown = [_seconds(times[m]) + (f" [{theirs[m]}]" if m in theirs else "") for m in METHOD_NAMES]
         body.append(
             [
                 problem_name(problem),
@@ -46,7 +46,8 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
                 _trainings(row["break_even"]),
             ]
         )
-    header = ["Problem", "N", *METHODS.values(), "Labels, s", "Labels, GB", "Factorisations", "Solves", "Break-even"]
+    header = ["Problem", "N", *METHOD_NAMES.values()]
+    header += ["Labels, s", "Labels, GB", "Factorisations", "Solves", "Break-even"]
     devices = sorted({f"{timing['device']}, {timing['threads']} thread(s)" for timing in timings})
     caption = CAPTION + f" Measured on {'; '.join(devices)}."
     caption += " In brackets the published seconds, of another machine." if published else ""

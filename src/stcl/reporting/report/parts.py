@@ -38,7 +38,7 @@ class Picture:
     title: str
 
 
-Block = Heading | Text | Grid | Picture
+Part = Heading | Text | Grid | Picture
 
 
 def read_grid(path: Path) -> Grid:
