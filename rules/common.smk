@@ -69,8 +69,8 @@ def training_inputs(dataset, methods):
         "stores": [ancient(f"{OUT}/data/{dataset}/{split}") for split in ("train", "val")],
     }
     if "offline_di" in methods:
-        inputs["bank"] = f"{OUT}/labels/{dataset}/train.json"
-        inputs["stores"].append(ancient(f"{OUT}/labels/{dataset}/train"))
+        inputs["bank"] = f"{OUT}/banks/{dataset}/train.json"
+        inputs["stores"].append(ancient(f"{OUT}/banks/{dataset}/train"))
     return inputs
 
 
@@ -94,7 +94,7 @@ def training_options(wildcards, input):
 
 def test_inputs(wildcards):
     dataset = PLAN.blocks[PLAN.cells[wildcards.cell].block].dataset
-    kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/labels/{dataset}/test"}
+    kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/banks/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}
 

@@ -33,8 +33,8 @@ rule samples:
         runs=lambda w: run_files(PLAN.shown_cells(w.problem), "train.json"),
         weights=lambda w: run_files(PLAN.shown_cells(w.problem), "weights.pt"),
         data="results/{preset}/data/{problem}/test.json",
-        bank="results/{preset}/labels/{problem}/test.json",
-        stores=[ancient("results/{preset}/data/{problem}/test"), ancient("results/{preset}/labels/{problem}/test")],
+        bank="results/{preset}/banks/{problem}/test.json",
+        stores=[ancient("results/{preset}/data/{problem}/test"), ancient("results/{preset}/banks/{problem}/test")],
     output:
         png=report(
             "results/{preset}/figures/samples/{problem}.png",
@@ -84,7 +84,7 @@ rule ledger:
     input:
         tables=expand("results/{{preset}}/tables/{table}.csv", table=["field_error", "jacobian_error", "wallclock"]),
         data=data_files(PROBLEMS, ["train", "val"], "ledger.json"),
-        banks=[f"{OUT}/labels/{p}/train.ledger.json" for p in PROBLEMS if PLAN.config.problems[p].methods.offline_di],
+        banks=[f"{OUT}/banks/{p}/train.ledger.json" for p in PROBLEMS if PLAN.config.problems[p].methods.offline_di],
     output:
         png=report(
             "results/{preset}/figures/ledger.png",

@@ -1,13 +1,16 @@
 # The page with everything that was found, and where it comes from.
 
 
+STORES = sorted(rules.data.input) + sorted(rules.banks.input)
+
+
 rule report:
     input:
         tables=[f"{OUT}/tables/{table}.md" for table in TABLES],
         runs=[f"{OUT}/tables/by_problem/{problem}.csv" for problem in PROBLEMS],
         figures=[f"{OUT}/figures/{figure}.png" for figure in FIGURES],
-        stores=rules.data.input + rules.labels.input,
-        ledgers=[f"{manifest.removesuffix('.json')}.ledger.json" for manifest in rules.data.input + rules.labels.input],
+        stores=STORES,
+        ledgers=[f"{manifest.removesuffix('.json')}.ledger.json" for manifest in STORES],
         captions=[f"workflow/report/{name}.rst" for name in dict.fromkeys(f.split("/")[0] for f in FIGURES)],
     output:
         f"{OUT}/report.html",

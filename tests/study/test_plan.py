@@ -142,7 +142,7 @@ def test_a_table_reads_the_runs_it_shows_and_no_others(config):
     tables = table_plans(plan)
     assert {c.block for c in tables["minres_iterations"].cells} == {"helmholtz-m1", "helmholtz-m2"}
     assert {c.block for c in tables["field_error"].cells} == set(config["problems"])
-    assert "labels/burgers/train.ledger.json" in tables["wallclock"].records
+    assert "banks/burgers/train.ledger.json" in tables["wallclock"].records
     assert [c.path for c in tables["forms"].cells] == [
         "diffusion/N16/fno/lam0/seed0",
         "diffusion/N16/offline_di/lam1/seed0",

@@ -98,7 +98,7 @@ def test_test_data_cannot_influence_the_selection(built):
 
 def test_a_run_names_what_it_was_made_from(results):
     record = json.loads((results / "runs/diffusion/N16/offline_di/lam1/seed0/train.json").read_text())
-    for name, path in (("train", "data"), ("bank", "labels")):
+    for name, path in (("train", "data"), ("bank", "banks")):
         manifest = json.loads((results / f"{path}/diffusion/train.json").read_text())
         assert record["contents"][name] == manifest["content"]
     assert record["code"]

@@ -1,7 +1,7 @@
 """One test sample of a problem: references, and each method's prediction and error, for response and tangent.
 
     python -m stcl.reporting.figures.samples --spec '{"dpi": 150, "colormap": "viridis"}' --data data/test.json \
-        --bank labels/test.json --out figures/samples/diffusion.png runs/…/train.json …
+        --bank banks/test.json --out figures/samples/diffusion.png runs/…/train.json …
 """
 
 import argparse

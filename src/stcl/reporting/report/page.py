@@ -1,7 +1,7 @@
 """Stage `report`: a study's tables and figures on one page that opens offline.
 
     python -m stcl.reporting.report.page --spec '{"config": {…}}' --out results/quick/report.html \
-        --captions workflow/report tables/….md tables/by_problem/….csv figures/….png data/….json labels/….json
+        --captions workflow/report tables/….md tables/by_problem/….csv figures/….png data/….json banks/….json
 """
 
 import argparse
@@ -46,7 +46,7 @@ def parts(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator[
             yield Heading(4, problem_name(problem))
         yield Picture(path, problem_name(problem) if problem else content.title(name))
     yield Heading(2, "Provenance")
-    yield from content.provenance(config, content.read_run_rows(by_ending[".csv"]), sorted(by_ending[".json"]))
+    yield from content.provenance(config, content.read_run_rows(by_ending[".csv"]), by_ending[".json"])
 
 
 def render(parts: list[Part]) -> str:

@@ -40,7 +40,7 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         {},
         records=(
             *(f"timing/{name}.json" for name in plan.config.problems),
-            *(f"labels/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),
+            *(f"banks/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),
         ),
     )
     if studies.minres_iterations:
