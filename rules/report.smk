@@ -6,7 +6,7 @@ STORES = sorted(rules.data.input) + sorted(rules.banks.input)
 
 rule report:
     input:
-        tables=[f"{OUT}/tables/{table}.md" for table in TABLES],
+        tables=[f"{OUT}/tables/{table}.json" for table in TABLES],
         runs=[f"{OUT}/tables/by_problem/{problem}.csv" for problem in PROBLEMS],
         figures=[f"{OUT}/figures/{figure}.png" for figure in FIGURES],
         stores=STORES,
@@ -20,8 +20,8 @@ rule report:
     conda:
         ENVIRONMENT
     params:
-        spec=canonical({"config": PLAN.config.model_dump(mode="json", by_alias=True)}),
+        config=canonical(PLAN.config.model_dump(mode="json", by_alias=True)),
         code=code_id("stcl.reporting.report.page", *(f"stcl.problems.{problem}" for problem in PROBLEMS)),
     shell:
-        "python -m stcl.reporting.report.page --spec {params.spec:q} --captions workflow/report --out {output}"
-        " {input.tables} {input.runs} {input.figures} {input.stores} > {log} 2>&1"
+        "python -m stcl.reporting.report.page --config {params.config:q} --captions workflow/report --out {output}"
+        " --tables {input.tables} --runs {input.runs} --figures {input.figures} --stores {input.stores} > {log} 2>&1"

@@ -31,6 +31,7 @@ rule table:
         ),
         markdown="results/{preset}/tables/{table}.md",
         latex="results/{preset}/tables/{table}.tex",
+        shown="results/{preset}/tables/{table}.json",
     log:
         "results/{preset}/logs/tables/{table}.log",
     localrule: True
@@ -52,7 +53,7 @@ rule tables:
             "results/{preset}/tables/{table}.{kind}",
             preset=PLAN.config.preset,
             table=TABLES,
-            kind=["csv", "md", "tex"],
+            kind=["csv", "md", "tex", "json"],
         ),
         expand("results/{preset}/tables/by_problem/{problem}.csv", preset=PLAN.config.preset, problem=PROBLEMS),
 

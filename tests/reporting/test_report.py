@@ -13,7 +13,7 @@ import yaml
 from stcl.reporting.report import content, page, results
 from stcl.reporting.report.parts import Grid, Text, read_caption, read_grid
 from stcl.reporting.tables.by_problem import COLUMNS
-from stcl.reporting.tables.render import Table
+from stcl.reporting.tables.render import REDUCED, Table
 from stcl.runtime.provenance import canonical
 from stcl.study.config import parse
 
@@ -72,15 +72,19 @@ def files(tmp_path):
     manifest.write_text(json.dumps({"spec": spec, "content": "fedcba9876543210", "samples": 8, "constants": []}))
     ledger = {"spec": spec, "code": "5701e", "seconds": 1.25, "bytes": 3_000_000}
     manifest.with_suffix(".ledger.json").write_text(json.dumps(ledger))
-    names = ("tables/field_error.md", "tables/by_problem/helmholtz.csv", "tables/by_problem/diffusion.csv")
-    figures = ("figures/samples/helmholtz.png", "figures/samples/diffusion.png", "figures/spread.png")
-    return [tmp_path / name for name in (*names, *figures)] + [manifest]
+    figures = ("samples/helmholtz", "samples/diffusion", "spread")
+    return {
+        "tables": [tmp_path / "tables/field_error.json"],
+        "runs": [tmp_path / f"tables/by_problem/{name}.csv" for name in ("helmholtz", "diffusion")],
+        "figures": [tmp_path / f"figures/{name}.png" for name in figures],
+        "stores": [manifest],
+    }
 
 
 @pytest.fixture
 def text(config, files, tmp_path):
-    spec = json.loads(canonical({"config": config}))  # as the rule hands it over, with sorted keys
-    return page.render(list(page.parts(spec, files, tmp_path / "captions")))
+    config = json.loads(canonical(config))  # as the rule hands it over, with sorted keys
+    return page.render(list(page.parts(config, tmp_path / "captions", **files)))
 
 
 class Reader(HTMLParser):
@@ -147,15 +151,15 @@ def test_settings_say_what_was_run_in_the_order_of_the_study(text, config):
 
 
 def test_full_size_is_said_too(config, files, tmp_path):
-    shown = page.parts({"config": config | {"reduced": False}}, files, tmp_path / "captions")
+    shown = page.parts(config | {"reduced": False}, tmp_path / "captions", **files)
     texts = [part.text for part in shown if isinstance(part, Text)]
     assert content.FULL in texts
     assert content.REDUCED not in texts
 
 
 def test_every_training_and_store_is_named_with_its_hashes(config, files):
-    runs = content.read_run_rows(files[1:3])
-    intro, _, _, stores, _, trainings = content.provenance(config, runs, files[-1:])
+    runs = content.read_run_rows(files["runs"])
+    intro, _, _, stores, _, trainings = content.provenance(config, runs, files["stores"])
     assert "2 evaluated trainings on cpu, torch 2.9" in intro.text
     assert stores.body == [["data/helmholtz/train", "`fedcba987654`", "`5701e`", "8", "—", "1.25", "3"]]
     done, failed = trainings.body
@@ -175,13 +179,12 @@ def test_columns_of_numbers_are_found():
     assert Grid(list("abcdef"), body).numbers() == [False, True, True, True, False, True]
 
 
-def test_markdown_of_a_table_is_read_back(tmp_path):
+def test_what_a_table_shows_is_read_back(tmp_path):
     table = Table("A caption.", [{"x": 1}], ["Problem", "12², field"], [["Burgers", "1.00 [2.00 ± 0.10, ×0.50]*"]])
     table.write(tmp_path / "t.csv", reduced=False)
-    assert read_grid(tmp_path / "t.md") == Grid(table.header, table.body, "A caption.")
-    (tmp_path / "t.md").write_text("A caption.\n\n| a | b |\n|--|--|\n| 1 |\n")
-    with pytest.raises(ValueError, match="not a caption and a Markdown table"):
-        read_grid(tmp_path / "t.md")
+    assert read_grid(tmp_path / "t.json") == Grid(table.header, table.body, "A caption.")
+    table.write(tmp_path / "t.csv", reduced=True)
+    assert read_grid(tmp_path / "t.json").caption == f"A caption. {REDUCED}"
 
 
 def test_captions_have_no_template_in_them():

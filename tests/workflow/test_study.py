@@ -59,6 +59,7 @@ def test_every_table_is_complete(results):
         assert "not comparable with the paper" in page
         assert "missing" not in page.split("|", 1)[1]
         assert r"\end{table}" in (results / f"tables/{name}.tex").read_text()
+        assert json.loads((results / f"tables/{name}.json").read_text())["caption"] == page.split("\n")[0]
 
 
 def test_a_preview_names_what_is_missing(built):

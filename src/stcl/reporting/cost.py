@@ -34,10 +34,9 @@ def text(estimate: CostEstimate) -> str:
         "Weights, GB",
     ]
     body = [_line(row) for row in (*rows, total)]
-    table = Table("", rows, header, body).markdown(
-        f"Estimated cost of the study `{plan.config.preset}`. Nothing was run."
-    )
-    return "\n".join([table, _chain_text(estimate.longest_chain()), "", *_notes(estimate)])
+    caption = f"Estimated cost of the study `{plan.config.preset}`. Nothing was run."
+    table = Table(caption, rows, header, body)
+    return "\n".join([table.markdown(), _chain_text(estimate.longest_chain()), "", *_notes(estimate)])
 
 
 def _sum(values: list[float | None]) -> float | None:

@@ -1,7 +1,8 @@
 """Stage `report`: a study's tables and figures on one page that opens offline.
 
-    python -m stcl.reporting.report.page --spec '{"config": {…}}' --out results/quick/report.html \
-        --captions workflow/report tables/….md tables/by_problem/….csv figures/….png data/….json banks/….json
+    python -m stcl.reporting.report.page --config CONFIG.json --out results/quick/report.html \
+        --captions workflow/report --tables tables/….json --runs tables/by_problem/….csv --figures figures/….png \
+        --stores data/….json banks/….json
 """
 
 import argparse
@@ -18,13 +19,20 @@ from stcl.reporting.report.parts import Grid, Heading, Part, Picture, Text, read
 from stcl.study.names import problem_name
 
 
-def parts(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator[Part]:
-    """`spec["config"]`: the study. The inputs' endings tell what they are; they are shown in their order."""
-    by_ending: dict[str, list[Path]] = {}
-    for path in inputs:
-        by_ending.setdefault(path.suffix, []).append(path)
-    order = [path.stem for path in by_ending[".csv"]]  # of the problems, which a canonical spec does not keep
-    config = spec["config"] | {"problems": {name: spec["config"]["problems"][name] for name in order}}
+def parts(
+    config: dict[str, Any],
+    captions: Path,
+    tables: list[Path],
+    runs: list[Path],
+    figures: list[Path],
+    stores: list[Path],
+) -> Iterator[Part]:
+    """The page shows tables, problems, figures and stores in the order in which their files are given.
+
+    `runs` are the tables by_problem, one for each problem of the study; `stores` are manifests.
+    """
+    order = [path.stem for path in runs]  # of the problems, which a canonical spec does not keep
+    config = config | {"problems": {name: config["problems"][name] for name in order}}
     yield Heading(1, "Sketched tangent consistency: results")
     yield Text(content.REDUCED if config["reduced"] else content.FULL)
     yield Heading(2, "What this is")
@@ -32,11 +40,11 @@ def parts(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator[
     yield Heading(2, "Settings")
     yield from content.settings(config)
     yield Heading(2, "Tables")
-    for path in by_ending[".md"]:
+    for path in tables:
         yield Heading(3, content.title(path.stem))
         yield read_grid(path)
     yield Heading(2, "Figures")
-    for path in by_ending[".png"]:
+    for path in figures:
         problem = path.stem if path.parent.name == "samples" else None
         name = "samples" if problem else path.stem
         if problem in (None, order[0]):  # the pictures of all problems have one caption
@@ -46,7 +54,7 @@ def parts(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator[
             yield Heading(4, problem_name(problem))
         yield Picture(path, problem_name(problem) if problem else content.title(name))
     yield Heading(2, "Provenance")
-    yield from content.provenance(config, content.read_run_rows(by_ending[".csv"]), by_ending[".json"])
+    yield from content.provenance(config, content.read_run_rows(runs), stores)
 
 
 def render(parts: list[Part]) -> str:
@@ -150,13 +158,16 @@ summary { cursor: pointer; color: var(--accent); margin-bottom: .6rem; }
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stcl.reporting.report.page", description="Write a study's page.")
-    parser.add_argument("--spec", type=json.loads, required=True, help="the configuration, as JSON")
+    parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
     parser.add_argument("--captions", type=Path, required=True, help="folder with the captions of figures")
     parser.add_argument("--out", type=Path, required=True, help="page to write")
-    parser.add_argument("inputs", type=Path, nargs="+", help="tables, figures, manifests")
-    arguments = parser.parse_args()
-    page = parts(arguments.spec, arguments.inputs, arguments.captions)
-    arguments.out.write_text(render(list(page)))
+    parser.add_argument("--tables", type=Path, nargs="+", required=True, help="what the tables show, as JSON")
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, help="the tables by_problem, as CSV")
+    parser.add_argument("--figures", type=Path, nargs="+", required=True, help="PNG files")
+    parser.add_argument("--stores", type=Path, nargs="+", required=True, help="manifests of datasets and banks")
+    given = parser.parse_args()
+    page = parts(given.config, given.captions, given.tables, given.runs, given.figures, given.stores)
+    given.out.write_text(render(list(page)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The parts a report is made of, whatever it is written as. Text may hold `code` and **important words**."""
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +43,9 @@ Part = Heading | Text | Grid | Picture
 
 
 def read_grid(path: Path) -> Grid:
-    """A table as `stcl.reporting.tables` writes it: a paragraph, then a Markdown table."""
-    caption, _, table = path.read_text().partition("\n\n")
-    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.strip().splitlines()]
-    if len(lines) < 2 or {len(line) for line in lines} != {len(lines[0])}:
-        raise ValueError(f"{path} is not a caption and a Markdown table; delete it and run snakemake again")
-    return Grid(lines[0], lines[2:], caption)
+    """Read what `stcl.reporting.tables` wrote as JSON."""
+    shown = json.loads(path.read_text())
+    return Grid(shown["header"], shown["body"], shown["caption"])
 
 
 def read_caption(path: Path) -> str:
