@@ -1,6 +1,7 @@
 # What the rules share: the validated configuration, the plan of the study, and the inputs of its nodes.
 #
 # `localrule: True` marks what only collects or takes seconds: on a cluster it runs where snakemake runs.
+import json
 import os
 import shlex
 import sys
@@ -19,6 +20,8 @@ from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import Plan
 from stcl.runtime.provenance import canonical, code_id
+from stcl.reporting import captions
+from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
 
 try:
@@ -28,12 +31,8 @@ except ConfigError as error:
 
 PROBLEMS = list(PLAN.config.problems)
 TABLES = table_plans(PLAN)
+FIGURES = figure_plans(PLAN)
 OUT = PLAN.results
-RELATIVE = PLAN.config.figures.relative
-SHOWN_CELLS = [cell for problem in PROBLEMS for cell in PLAN.shown_cells(problem, all_seeds=True)]
-FIGURES = ["convergence", *(f"samples/{problem}" for problem in PROBLEMS), "spread", "ledger"]
-if PLAN.config.studies.sketch_count:
-    FIGURES.append("sketch_tradeoff")
 ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
 
@@ -44,6 +43,7 @@ wildcard_constraints:
     split="train|val|test",
     decision="|".join(PLAN.decisions) or "none",
     table="|".join(TABLES),
+    figure="|".join(FIGURES),
     group="|".join([*PROBLEMS, "minres_iterations", "sketch_runtime"]),
     cell=r"[a-z][a-z0-9_-]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
 
@@ -99,11 +99,6 @@ def test_inputs(wildcards):
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}
 
 
-def data_files(problems, splits, ending=""):
-    """Stores of the given problems, or, with an ending, the files beside them."""
-    return [f"{OUT}/data/{problem}/{split}{ending and '.' + ending}" for problem in problems for split in splits]
-
-
 def run_files(cells, *names):
     """The named files of the given cells."""
     return [f"{OUT}/runs/{cell.path}/{name}" for cell in cells for name in names]
@@ -124,3 +119,11 @@ def table_command(name, out):
     return (
         f"python -m stcl.reporting.tables.{table.module} --spec {spec} {published} --out {out}/{name}.csv {arguments}"
     )
+
+
+def table_caption(shown):
+    """The caption of a written table. One that is not there yet, or that a killed job left unfinished, has none."""
+    try:
+        return json.loads(Path(shown).read_text())["caption"]
+    except (OSError, ValueError):
+        return ""

@@ -1,5 +1,4 @@
 # What a study would cost. Starts nothing and needs no data; uses measured run times where there are some.
-import json
 
 
 rule cost:

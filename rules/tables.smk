@@ -25,7 +25,7 @@ rule table:
     output:
         csv=report(
             "results/{preset}/tables/{table}.csv",
-            caption="../workflow/report/table.rst",
+            caption="../workflow/report/caption.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
@@ -43,6 +43,7 @@ rule table:
         spec=lambda w: canonical(TABLES[w.table].spec),
         command=lambda w, output: table_command(w.table, Path(output.csv).parent),
         code=lambda w: code_id(f"stcl.reporting.tables.{TABLES[w.table].module}"),
+        caption=lambda w, output: table_caption(output.shown),
     shell:
         "{params.command} > {log} 2>&1"
 

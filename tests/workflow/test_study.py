@@ -73,7 +73,7 @@ def test_a_preview_names_what_is_missing(built):
 
 def test_a_problem_is_a_target(empty):
     jobs = empty.planned("burgers")
-    assert jobs == {"dataset": 3, "bank": 2, "train": 4 + 3, "select": 1, "evaluate": 3, "by_problem": 1, "samples": 1}
+    assert jobs == {"dataset": 3, "bank": 2, "train": 4 + 3, "select": 1, "evaluate": 3, "by_problem": 1, "figure": 1}
 
 
 def test_the_selected_lambda_has_the_lowest_validation_error(results):
@@ -128,5 +128,6 @@ def test_the_report_of_snakemake_carries_captions(built):
     code, output = built.run("--report", "provenance.html")
     assert code == 0, output
     page = (built.folder / "provenance.html").read_text()
-    assert "Relative error of the predicted response" in page
+    assert "Relative error of the response on the test split" in page
     assert "not comparable with the paper" in page
+    assert "Accuracy against everything that it cost" in page

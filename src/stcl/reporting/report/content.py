@@ -16,24 +16,6 @@ from stcl.reporting.report.parts import Grid, Heading, Part, Text
 from stcl.runtime.provenance import canonical
 from stcl.study.names import METHOD_NAMES, problem_name
 
-TITLES = {
-    "field_error": "Field error",
-    "jacobian_error": "Jacobian error",
-    "per_cell_settings": "Settings of each cell",
-    "wallclock": "Training time and cost of labels",
-    "minres_iterations": "Steps of the Krylov solver",
-    "sketch_resolution": "Sketch count and resolution",
-    "gradient_variance": "Variance of the gradient",
-    "sketch_runtime": "Sketch count and run time",
-    "forms": "Forms of the sTCL loss",
-    "conditioning": "Conditioning of the tangent operators",
-    "convergence": "Convergence",
-    "samples": "One test sample of each problem",
-    "spread": "Spread of the errors",
-    "ledger": "Accuracy against cost",
-    "sketch_tradeoff": "Sketch count: gain and cost",
-}
-
 ABOUT = (
     "A neural operator is a network that takes the place of a PDE solver: it maps an input a, for example a "
     "coefficient or a forcing, to the solution u = S(a), here called the response. Inverse problems, design and "
@@ -60,11 +42,6 @@ REDUCED = (
     "everything works and what the comparison looks like; its numbers are not comparable with the paper's."
 )
 FULL = "Settings are the paper's. Published numbers stand beside ours where there are any."
-
-
-def title(name: str) -> str:
-    """Of a table or figure."""
-    return TITLES.get(name, name.replace("_", " ").capitalize())
 
 
 def settings(config: dict[str, Any]) -> list[Part]:

@@ -1,7 +1,7 @@
 """Stage `report`: a study's tables and figures on one page that opens offline.
 
     python -m stcl.reporting.report.page --config CONFIG.json --out results/quick/report.html \
-        --captions workflow/report --tables tables/….json --runs tables/by_problem/….csv --figures figures/….png \
+        --tables tables/….json --runs tables/by_problem/….csv --figures figures/….png \
         --stores data/….json banks/….json
 """
 
@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stcl.reporting import captions
 from stcl.reporting.report import content
-from stcl.reporting.report.parts import Grid, Heading, Part, Picture, Text, read_caption, read_grid
+from stcl.reporting.report.parts import Grid, Heading, Part, Picture, Text, read_grid
 from stcl.study.names import problem_name
 
 
 def parts(
     config: dict[str, Any],
-    captions: Path,
     tables: list[Path],
     runs: list[Path],
     figures: list[Path],
@@ -41,18 +41,18 @@ def parts(
     yield from content.settings(config)
     yield Heading(2, "Tables")
     for path in tables:
-        yield Heading(3, content.title(path.stem))
+        yield Heading(3, captions.title(path.stem))
         yield read_grid(path)
     yield Heading(2, "Figures")
     for path in figures:
         problem = path.stem if path.parent.name == "samples" else None
         name = "samples" if problem else path.stem
         if problem in (None, order[0]):  # the pictures of all problems have one caption
-            yield Heading(3, content.title(name))
-            yield Text(read_caption(captions / f"{name}.rst"))
+            yield Heading(3, captions.title(name))
+            yield Text(captions.FIGURES[name])
         if problem:
             yield Heading(4, problem_name(problem))
-        yield Picture(path, problem_name(problem) if problem else content.title(name))
+        yield Picture(path, problem_name(problem) if problem else captions.title(name))
     yield Heading(2, "Provenance")
     yield from content.provenance(config, content.read_run_rows(runs), stores)
 
@@ -159,14 +159,13 @@ summary { cursor: pointer; color: var(--accent); margin-bottom: .6rem; }
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stcl.reporting.report.page", description="Write a study's page.")
     parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
-    parser.add_argument("--captions", type=Path, required=True, help="folder with the captions of figures")
     parser.add_argument("--out", type=Path, required=True, help="page to write")
     parser.add_argument("--tables", type=Path, nargs="+", required=True, help="what the tables show, as JSON")
     parser.add_argument("--runs", type=Path, nargs="+", required=True, help="the tables by_problem, as CSV")
     parser.add_argument("--figures", type=Path, nargs="+", required=True, help="PNG files")
     parser.add_argument("--stores", type=Path, nargs="+", required=True, help="manifests of datasets and banks")
     given = parser.parse_args()
-    page = parts(given.config, given.captions, given.tables, given.runs, given.figures, given.stores)
+    page = parts(given.config, given.tables, given.runs, given.figures, given.stores)
     given.out.write_text(render(list(page)))
 
 

@@ -46,8 +46,3 @@ def read_grid(path: Path) -> Grid:
     """Read what `stcl.reporting.tables` wrote as JSON."""
     shown = json.loads(path.read_text())
     return Grid(shown["header"], shown["body"], shown["caption"])
-
-
-def read_caption(path: Path) -> str:
-    """A caption of the folder workflow/report in one line."""
-    return " ".join(path.read_text().split()).replace("``", "`")

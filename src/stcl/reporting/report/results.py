@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from stcl.reporting.captions import title
 from stcl.reporting.report import content
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables.by_problem import row
@@ -59,12 +60,12 @@ def _study(path: Path, folder: Path) -> Iterator[str]:
         if table is None:
             absent.append(name)
             continue
-        yield f"### {content.title(name)}\n"
+        yield f"### {title(name)}\n"
         if table == found[1]:
             yield "Preview: cells that have not ended are named as such.\n"
         yield table.read_text()
     if absent:
-        yield f"Not built: {', '.join(content.title(name).lower() for name in absent)}.\n"
+        yield f"Not built: {', '.join(title(name).lower() for name in absent)}.\n"
 
 
 def main() -> None:

@@ -1,0 +1,103 @@
+"""Which figures a study has, and what each is made from. Imports nothing heavy: the Snakefile reads this."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from stcl.study.cells import Cell
+from stcl.study.plan import Plan
+
+
+@dataclass(frozen=True)
+class FigurePlan:
+    """One figure: the module that draws it, its spec, and what it reads. Paths are relative to the results folder."""
+
+    module: str
+    spec: dict[str, Any]
+    records: tuple[str, ...]  # files that the command line names
+    beside: tuple[str, ...] = ()  # files that the module finds beside them
+    stores: tuple[str, ...] = ()  # folders whose manifests the command line names
+    problems: tuple[str, ...] = ()  # problems that the module loads by name
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the command line names: records, and manifests of stores."""
+        return [*self.records, *(f"{store}.json" for store in self.stores)]
+
+    @property
+    def modules(self) -> list[str]:
+        """The modules whose code the figure depends on. Imports alone do not lead to the problems."""
+        return [f"stcl.reporting.figures.{self.module}", *(f"stcl.problems.{name}" for name in self.problems)]
+
+
+def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
+    """Every figure of the study by name, in the order of the report."""
+    problems = plan.config.problems
+    figures = {"convergence": _convergence(plan)}
+    figures |= {f"samples/{problem}": _samples(plan, problem) for problem in problems}
+    figures["spread"] = _spread(plan)
+    figures["ledger"] = _ledger(plan)
+    if plan.config.studies.sketch_count:
+        figures["sketch_tradeoff"] = _sketch_tradeoff(plan)
+    return figures
+
+
+def _convergence(plan: Plan) -> FigurePlan:
+    """Panels of relative errors need the responses of their problem, to divide by."""
+    relative, cells = plan.config.figures.relative, plan.convergence_cells()
+    return FigurePlan(
+        "convergence",
+        {"dpi": plan.config.figures.dpi, "relative": relative},
+        _runs(cells, "train.json"),
+        beside=_runs(cells, "history.csv"),
+        stores=tuple(f"data/{problem}/{split}" for problem in relative for split in ("train", "val")),
+        problems=tuple(relative),
+    )
+
+
+def _samples(plan: Plan, problem: str) -> FigurePlan:
+    cells = plan.shown_cells(problem)
+    return FigurePlan(
+        "samples",
+        {"dpi": plan.config.figures.dpi, "colormap": plan.config.figures.colormap},
+        _runs(cells, "train.json"),
+        beside=_runs(cells, "weights.pt"),
+        stores=(f"data/{problem}/test", f"banks/{problem}/test"),
+        problems=(problem,),
+    )
+
+
+def _spread(plan: Plan) -> FigurePlan:
+    cells = [cell for problem in plan.config.problems for cell in plan.shown_cells(problem, all_seeds=True)]
+    return FigurePlan(
+        "spread",
+        {"dpi": plan.config.figures.dpi},
+        _runs(cells, "errors.npz"),
+        beside=_runs(cells, "train.json", "errors.json"),
+    )
+
+
+def _ledger(plan: Plan) -> FigurePlan:
+    problems = plan.config.problems
+    return FigurePlan(
+        "ledger",
+        {"dpi": plan.config.figures.dpi},
+        (
+            *(f"tables/{table}.csv" for table in ("field_error", "jacobian_error", "wallclock")),
+            *(f"data/{problem}/{split}.ledger.json" for problem in problems for split in ("train", "val")),
+            *(f"banks/{name}/train.ledger.json" for name, s in problems.items() if s.methods.offline_di),
+        ),
+    )
+
+
+def _sketch_tradeoff(plan: Plan) -> FigurePlan:
+    return FigurePlan(
+        "sketch_tradeoff",
+        {"dpi": plan.config.figures.dpi, "grid": plan.config.studies.sketch_count.runtime_grid},
+        tuple(f"tables/{table}.csv" for table in ("sketch_resolution", "gradient_variance", "sketch_runtime")),
+    )
+
+
+def _runs(cells: Iterable[Cell], *names: str) -> tuple[str, ...]:
+    """The named files of the cells."""
+    return tuple(f"runs/{cell.path}/{name}" for cell in cells for name in names)
