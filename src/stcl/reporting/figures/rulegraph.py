@@ -71,7 +71,9 @@ def draw(dot: str, out: Path) -> None:
     for producer, consumer in edges:
         arrow = {"arrowstyle": "-|>", "color": "#999999", "linewidth": 0.8, "shrinkA": 1, "shrinkB": 2}
         arrow |= {"patchA": boxes[producer], "patchB": boxes[consumer]}
-        arrow["connectionstyle"] = f"arc3,rad={0.12 * (depth[consumer] - depth[producer] - 1)}"
+        # Arrows that pass a column bend away from the middle, where the boxes of that column are.
+        outwards = 0.12 if place[producer][1] > 0 else -0.12
+        arrow["connectionstyle"] = f"arc3,rad={outwards * (depth[consumer] - depth[producer] - 1)}"
         ax.annotate("", xy=place[consumer], xytext=place[producer], arrowprops=arrow, zorder=0)
     xs, ys = zip(*place.values(), strict=True)
     ax.set(xlim=(min(xs) - 0.9, max(xs) + 0.9), ylim=(max(ys) + 0.6, min(ys) - 0.6))
