@@ -49,12 +49,12 @@ wildcard_constraints:
 
 
 def workers(samples, split):
-    """Processes of a generation: a second one pays from some hundred samples on."""
+    """Choose the processes of a generation. A second one pays from some hundred samples on."""
     return 2 if getattr(samples, split) >= 256 else 1
 
 
 def whole_machine():
-    """All cores of this machine. A cluster has no such number: there the profile asks for a node alone."""
+    """Take all cores of this machine. A cluster has no such number: there the profile asks for a node alone."""
     try:
         return workflow.cores
     except WorkflowError:
@@ -62,7 +62,7 @@ def whole_machine():
 
 
 def training_inputs(dataset, methods):
-    """Data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
+    """Name the data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
     inputs = {
         "train": f"{OUT}/data/{dataset}/train.json",
         "val": f"{OUT}/data/{dataset}/val.json",
@@ -88,7 +88,7 @@ def timing_inputs(wildcards):
 
 
 def training_options(wildcards, input):
-    """Command-line options for the inputs that only some cells have."""
+    """Write command-line options for the inputs that only some cells have."""
     return " ".join(f"--{name} {input[name]}" for name in ("bank", "decision") if name in input.keys())
 
 
@@ -100,18 +100,18 @@ def test_inputs(wildcards):
 
 
 def run_files(cells, *names):
-    """The named files of the given cells."""
+    """List the named files of the given cells."""
     return [f"{OUT}/runs/{cell.path}/{name}" for cell in cells for name in names]
 
 
 def problem_cells(problem):
-    """Every evaluated cell of a problem, those of its ablations too."""
+    """List every evaluated cell of a problem, those of its ablations too."""
     long = PLAN.long_blocks.values()
     return PLAN.final_cells(b for b in PLAN.blocks.values() if b.problem == problem and b not in long)
 
 
 def table_command(name, out):
-    """The command that writes a table to the folder `out`."""
+    """Write the command that builds a table in the folder `out`."""
     table = TABLES[name]
     published = "" if PLAN.config.reduced else "--published config/published.yaml"
     arguments = " ".join(f"{OUT}/{argument}" for argument in table.arguments)
@@ -122,7 +122,7 @@ def table_command(name, out):
 
 
 def table_caption(shown):
-    """The caption of a written table. One that is not there yet, or that a killed job left unfinished, has none."""
+    """Read the caption of a written table. One that is not there yet, or was left unfinished, has none."""
     try:
         return json.loads(Path(shown).read_text())["caption"]
     except (OSError, ValueError):

@@ -1,7 +1,8 @@
-"""Titles of tables and figures, and captions of figures, for the report and for the page that snakemake makes.
+"""This module holds the titles of tables and figures, and the captions of figures.
 
-The modules that draw the figures do not import this one, so an edited caption draws no figure again. The captions of
-tables are not here: they are part of the tables and depend on what was measured.
+The report shows them, and so does the page that snakemake makes. The modules that draw the figures do not import this
+one, so an edited caption draws no figure again. The captions of tables are not here: they are part of the tables and
+depend on what was measured.
 """
 
 TITLES = {
@@ -64,5 +65,5 @@ FIGURES = {
 
 
 def title(name: str) -> str:
-    """Return the title of a table or figure; one without a title of its own is called by its file."""
+    """Return the title of a table or figure. One without a title of its own is called by its file."""
     return TITLES.get(name, name.replace("_", " ").capitalize())

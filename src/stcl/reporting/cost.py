@@ -1,4 +1,4 @@
-"""What a study will cost, as people read it.
+"""This module prints what a study will cost.
 
     python -m stcl.reporting.cost --config CONFIG.json --published config/published.yaml \
         --solvers config/solvers.yaml [results/paper/timing/burgers.json …]
@@ -19,7 +19,7 @@ from stcl.study.plan import Plan
 
 
 def text(estimate: CostEstimate) -> str:
-    """The estimate as people read it."""
+    """Write the estimate as people read it."""
     plan, rows = estimate.plan, estimate.rows()
     total = {key: _sum([row[key] for row in rows]) for key in rows[0] if key != "problem"}
     total["problem"] = "Total"

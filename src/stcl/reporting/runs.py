@@ -1,4 +1,4 @@
-"""Reading of runs: what a training and its evaluation left, or that they left nothing."""
+"""This module reads what a training and its evaluation left, or that they left nothing."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from stcl.study.cells import Cell
 
 @dataclass(frozen=True)
 class Run:
-    """A cell and what its folder holds. Its record and errors are None unless `status` is "done"."""
+    """A run is a cell with what its folder holds. Record and errors are None unless `status` is "done"."""
 
     folder: Path
     cell: Cell
@@ -20,13 +20,13 @@ class Run:
     errors: dict[str, Any] | None
 
     def history(self) -> list[dict[str, float]]:
-        """A row per epoch."""
+        """Read the history, which has a row per epoch."""
         with (self.folder / "history.csv").open(newline="") as file:
             return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def read_runs(folders: list[Path]) -> list[Run]:
-    """The runs in the given folders `…/runs/<path of a cell>`, whether or not they are there."""
+    """Read the runs of the given folders `…/runs/<path of a cell>`, whether or not they are there."""
     return [_read(folder) for folder in folders]
 
 

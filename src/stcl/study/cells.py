@@ -9,7 +9,7 @@ _PATH = re.compile(rf"([a-z][a-z0-9_-]*)/N(\d+)/([a-z_]+)/lam({SELECTED}|\d+(?:\
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run. `lam` is a number, None for fno, or SELECTED: whatever the validation grid decides."""
+    """A cell is one training run. `lam` is a number, None for fno, or SELECTED: what the validation grid decides."""
 
     block: str
     n_train: int
@@ -19,7 +19,7 @@ class Cell:
 
     @property
     def path(self) -> str:
-        """The cell's folder below `runs`. No λ is written as 0, which no method with a derivative term has."""
+        """The path is the cell's folder below `runs`. No λ is written as 0, a value that no derivative term has."""
         lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else f"{self.lam:g}"
         return f"{self.block}/N{self.n_train}/{self.method}/lam{lam}/seed{self.seed}"
 

@@ -1,4 +1,4 @@
-"""What a study will cost, estimated from its plan alone: GPU hours, disk, and the longest chain of jobs.
+"""This module estimates from its plan alone what a study will cost: GPU hours, disk, and the longest chain of jobs.
 
 Trainings and array sizes are counted. Times are scaled from measured ones: those of the `timing` stage where it has
 run, the published ones otherwise. The module stcl.reporting.cost prints the estimate.
@@ -17,32 +17,32 @@ from stcl.study.names import METHOD_NAMES
 from stcl.study.plan import Block, Plan
 from stcl.study.protocol import Network
 
-FLOAT = 4  # bytes
+FLOAT = 4  # bytes of a stored number
 SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds of one update of each method, and what such an update was."""
+    """A rate has the seconds of one update of each method, and says what such an update was."""
 
     seconds: dict[str, float]
     batch: int
     q: dict[str, int]
     nodes: int
-    steps: int | None  # of the Krylov solver
+    steps: int | None  # the Krylov solver took this many
     source: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """One link of a chain of jobs."""
+    """A step is one link of a chain of jobs."""
 
     name: str
     seconds: float
 
 
 class CostEstimate:
-    """The plan with numbers to it. Seconds are None where a problem's are not known."""
+    """An estimate gives numbers to a plan. Seconds are None where a problem's are not known."""
 
     def __init__(self, plan: Plan, published: dict[str, Any], solvers: dict[str, Any], timings: list[dict]) -> None:
         self.plan, self.published, self.solvers = plan, published, solvers
@@ -55,7 +55,7 @@ class CostEstimate:
         return training.epochs * ceil(cell.n_train / training.batch)
 
     def training_seconds(self, cell: Cell) -> float | None:
-        """An update's time, in proportion to its samples and nodes; its derivative part also to q, and by steps."""
+        """Scale an update's time with its samples and nodes, and its derivative part also with q and solver steps."""
         block = self.plan.blocks[cell.block]
         rate = self.rates.get(block.problem)
         if rate is None or cell.method not in rate.seconds:
@@ -72,7 +72,7 @@ class CostEstimate:
         return self.updates(cell) * size * seconds
 
     def _solver_seconds(self, steps: int) -> float:
-        """Of a published training with that many Krylov steps: linear between its fewest and its most steps."""
+        """Time a published training with that many Krylov steps, linear between the fewest and the most."""
         times = {m: row["seconds"] for m, row in self.published["minres_iterations"].items()}
         low, high = min(times), max(times)
         return times[low] + (steps - low) * (times[high] - times[low]) / (high - low)
@@ -80,7 +80,7 @@ class CostEstimate:
     # -- reference solver -----------------------------------------------------------------------------------------
 
     def data_seconds(self, dataset: str, split: str) -> float | None:
-        """Of one core. Candidates that the problem's filter may reject are solved, too."""
+        """Count seconds of one core. Candidates that the problem's filter may reject are solved, too."""
         block = self.plan.datasets[dataset]
         problem = problems.load(block.problem, **block.settings.options)
         return self._solve_seconds(block, "response", problem.candidates(self._data(dataset, split)["samples"]))
@@ -101,7 +101,7 @@ class CostEstimate:
 
     @cached_property
     def banks(self) -> list[tuple[str, str]]:
-        """(dataset, split) of every bank: for the test errors, and where offline DI trains."""
+        """Every bank has a dataset and a split. There is one for test errors, and one where offline DI trains."""
         blocks = self.plan.blocks.values()
         trained = dict.fromkeys(block.dataset for block in blocks if block.settings.methods.offline_di)
         return [(dataset, "test") for dataset in self.plan.datasets] + [(dataset, "train") for dataset in trained]
@@ -109,7 +109,7 @@ class CostEstimate:
     # -- disk -----------------------------------------------------------------------------------------------------
 
     def data_bytes(self, dataset: str, split: str) -> int:
-        """Inputs and responses; inputs as the solver takes them, too, where the network sees something else."""
+        """Count inputs and responses. Where the network sees other inputs than the solver, both are stored."""
         block = self.plan.datasets[dataset]
         problem = problems.load(block.problem, **block.settings.options)
         shapes = [problem.layout.input_shape, problem.layout.response_shape]
@@ -118,20 +118,20 @@ class CostEstimate:
         return FLOAT * self._data(dataset, split)["samples"] * sum(map(prod, shapes))
 
     def bank_bytes(self, dataset: str, split: str) -> int:
-        """Tangents, and the directions that the samples share."""
+        """Count tangents, and the directions that the samples share."""
         bank, shape = self._bank(dataset, split), layout(self.plan.datasets[dataset])
         tangents = bank["samples"] * prod(shape.tangent_shape)
         return FLOAT * bank["directions"] * (tangents + prod(shape.input_shape))
 
     @cached_property
     def weight_bytes(self) -> dict[str, int]:
-        """The bytes of one network of each block, by the block's name."""
+        """Count the bytes of one network of each block, by the block's name."""
         return {name: network_bytes(block) for name, block in self.plan.blocks.items()}
 
     # -- the whole ------------------------------------------------------------------------------------------------
 
     def chain(self, cell: Cell) -> list[Step] | None:
-        """What must end one after another before the cell has its weights; None if a time is not known."""
+        """List what must end before the cell has its weights, one after another. It is None if a time is not known."""
         dataset = self.plan.blocks[cell.block].dataset
         steps = [("data", self.data_seconds(dataset, "train"))]
         if cell.method == "offline_di":
@@ -146,12 +146,12 @@ class CostEstimate:
         return [Step(*step) for step in steps] if all(seconds is not None for _, seconds in steps) else None
 
     def longest_chain(self) -> list[Step]:
-        """Of the chains that are known."""
+        """Return the longest of the chains that are known."""
         chains = [chain for cell in self.plan.cells.values() if (chain := self.chain(cell))]
         return max(chains, key=lambda chain: sum(step.seconds for step in chain), default=[])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each problem, its ablations included."""
+        """Return one row for each problem, its ablations included."""
         return [self._row(problem) for problem in self.plan.config.problems]
 
     def _row(self, problem: str) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class CostEstimate:
 
 
 def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
-    """From the published wall-clock table."""
+    """Take the rates from the published wall-clock table."""
     runs = published["wallclock_runs"]
     rates = {}
     for problem, seconds in published["wallclock"].items():
@@ -190,7 +190,7 @@ def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
 
 
 def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]:
-    """From records of the stage `timing`; those of cells that the study no longer has do not count."""
+    """Take rates from records of the stage `timing`. Those of cells that the study no longer has do not count."""
     known = {_timed(cell): cell for cell in plan.cells.values()}
     rates = {}
     for timing in timings:
@@ -210,7 +210,7 @@ def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]
 
 
 def _timed(cell: Cell) -> tuple[str, int, str]:
-    """A cell without λ and seed, on which its time does not depend."""
+    """Leave out λ and seed, because the time of a cell does not depend on them."""
     return cell.block, cell.n_train, cell.method
 
 

@@ -1,4 +1,4 @@
-"""Figure `ledger`: accuracy against everything it cost, training data and stored tangents included."""
+"""The figure `ledger` shows accuracy against everything it cost, training data and stored tangents included."""
 
 import json
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the data a training needs, or of all that led to a trained network."""
+    """This is what data cost, or all that led to a trained network."""
 
     solves: float  # one for each response, and one, linearised, for each stored tangent
     seconds: float
@@ -32,7 +32,7 @@ class Cost:
 
 
 def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
-    """Of the first samples of a store, in proportion; drawn and rejected candidates count, too."""
+    """Charge the first samples of a store with their share of its cost. Rejected candidates count, too."""
     spec = ledger["spec"]
     share = 1.0 if samples is None else samples / spec["samples"]
     solves = spec["samples"] * spec["directions"] if "directions" in spec else ledger.get("candidates", spec["samples"])
@@ -40,7 +40,10 @@ def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
 
 
 def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:
-    """By problem and method: N training pairs, all validation pairs, for offline DI its labels, and the training."""
+    """Add up what each problem and method cost.
+
+    N training pairs and all validation pairs count, for offline DI its labels, and the training.
+    """
     stores = {(led["spec"]["problem"], led["spec"]["split"], "directions" in led["spec"]): led for led in ledgers}
     costs = {}
     for row in wallclock:
@@ -56,7 +59,7 @@ def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) 
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """`inputs`: the tables field_error, jacobian_error and wallclock, and ledgers of data and train banks."""
+    """`inputs` are the tables field_error, jacobian_error and wallclock, and ledgers of data and train banks."""
     tables = {path.stem: command.read_table(path) for path in inputs if path.suffix == ".csv"}
     ledgers = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json"]
     costs = total_costs(ledgers, tables["wallclock"])
@@ -91,7 +94,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _join(ax: Axes, points: dict[str, tuple[float, float, float]], marker: str) -> None:
-    """Cost, error and its deviation of each method of a problem, with a line through them."""
+    """Mark cost, error and its deviation for each method of a problem, and draw a line through them."""
     ax.plot(*zip(*((x, y) for x, y, _ in points.values()), strict=True), color="#c8c8c8", linewidth=0.8, zorder=1)
     for method, (x, y, std) in points.items():
         style = {"color": COLOURS[method], "markersize": 6, "elinewidth": 0.8, "mec": "white", "mew": 0.6}

@@ -1,4 +1,7 @@
-"""Which figures a study has, and what each is made from. Imports nothing heavy: the Snakefile reads this."""
+"""This module says which figures a study has, and what each is made from.
+
+It imports nothing heavy, because the Snakefile reads it at every start.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from stcl.study.plan import Plan
 
 @dataclass(frozen=True)
 class FigurePlan:
-    """One figure: the module that draws it, its spec, and what it reads. Paths are relative to the results folder."""
+    """A figure has a module that draws it, a spec, and files that it reads. Paths are relative to the results."""
 
     module: str
     spec: dict[str, Any]
@@ -21,17 +24,17 @@ class FigurePlan:
 
     @property
     def arguments(self) -> list[str]:
-        """What the command line names: records, and manifests of stores."""
+        """The command line names these files: records, and manifests of stores."""
         return [*self.records, *(f"{store}.json" for store in self.stores)]
 
     @property
     def modules(self) -> list[str]:
-        """The modules whose code the figure depends on. Imports alone do not lead to the problems."""
+        """The figure depends on the code of these modules. Imports alone do not lead to the problems."""
         return [f"stcl.reporting.figures.{self.module}", *(f"stcl.problems.{name}" for name in self.problems)]
 
 
 def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
-    """Every figure of the study by name, in the order of the report."""
+    """Return every figure of the study by name, in the order of the report."""
     problems = plan.config.problems
     figures = {"convergence": _convergence(plan)}
     figures |= {f"samples/{problem}": _samples(plan, problem) for problem in problems}
@@ -56,6 +59,7 @@ def _convergence(plan: Plan) -> FigurePlan:
 
 
 def _samples(plan: Plan, problem: str) -> FigurePlan:
+    """The weights of the first seed predict a sample of the test split."""
     cells = plan.shown_cells(problem)
     return FigurePlan(
         "samples",
@@ -99,5 +103,5 @@ def _sketch_tradeoff(plan: Plan) -> FigurePlan:
 
 
 def _runs(cells: Iterable[Cell], *names: str) -> tuple[str, ...]:
-    """The named files of the cells."""
+    """List the named files of the cells."""
     return tuple(f"runs/{cell.path}/{name}" for cell in cells for name in names)

@@ -1,4 +1,4 @@
-"""The rules of the workflow and what feeds what, drawn from `snakemake --rulegraph` without Graphviz.
+"""This module draws the rules of the workflow from `snakemake --rulegraph`, without Graphviz.
 
 snakemake --rulegraph | python -m stcl.reporting.figures.rulegraph docs/rulegraph.png
 """
@@ -12,14 +12,14 @@ from stcl.reporting.figures.style import plt
 
 
 def parse(dot: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Names of the nodes and the edges from producer to consumer."""
+    """Read the names of the nodes, and the edges from producer to consumer."""
     nodes = dict(re.findall(r'^\s*(\d+)\[label = "([^"]+)"', dot, re.MULTILINE))
     edges = re.findall(r"^\s*(\d+) -> (\d+)", dot, re.MULTILINE)
     return nodes, edges
 
 
 def direct(edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The edges without those that follow from a longer way, each once."""
+    """Leave out the edges that follow from a longer way, and keep each other one once."""
     after: dict[str, set[str]] = {}
     for producer, consumer in edges:
         after.setdefault(producer, set()).add(consumer)
@@ -35,7 +35,7 @@ def direct(edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def layers(nodes: dict[str, str], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """The longest way from a source to each node; a source stands right before what it feeds."""
+    """Measure the longest way from a source to each node. A source stands right before what it feeds."""
     depth = dict.fromkeys(nodes, 0)
     for _ in nodes:
         for producer, consumer in edges:

@@ -1,4 +1,4 @@
-"""Figure `spread`: how the errors differ between test samples, and between samples and directions."""
+"""The figure `spread` shows how errors differ between test samples, and between samples and directions."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ Samples = dict[tuple[str, str], list[np.ndarray]]  # errors in percent, an array
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """`inputs`: errors of runs, one N per problem; the seeds of a method are drawn together."""
+    """`inputs` are errors of runs, with one N per problem. The seeds of a method are drawn together."""
     runs = read_runs([path.parent for path in inputs])
     sizes = {run.cell.block: run.cell.n_train for run in runs}
     methods = [m for m in METHOD_NAMES if any(run.cell.method == m for run in runs)]
@@ -39,7 +39,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _boxes(ax: Axes, errors: Samples, problems: list[str], methods: list[str]) -> None:
-    """Quartiles and median; whiskers from the 5th to the 95th percentile; a diamond at the mean, a dot at the worst."""
+    """Draw quartiles and median, whiskers from the 5th to the 95th percentile, the mean, and the worst error."""
     width = 0.8 / len(methods)
     for (problem, method), seeds in errors.items():
         values = np.concatenate(seeds)

@@ -1,4 +1,4 @@
-"""The common look of the figures."""
+"""This module gives all figures their common look."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ plt.rcParams.update(
 
 
 def log_scale(axis: Axis) -> None:
-    """Logarithmic with plain numbers at the powers of ten and, where these are few, between. For when all is drawn."""
+    """Make an axis logarithmic with plain numbers. Call this when all is drawn, because the range decides on ticks."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
@@ -40,7 +40,7 @@ def log_scale(axis: Axis) -> None:
 
 
 def save(figure: Figure, png: Path, dpi: int) -> None:
-    """PNG and, beside it, PDF; without dates, so that equal figures are equal files."""
+    """Write a PNG and, beside it, a PDF. They hold no dates, so that equal figures are equal files."""
     figure.savefig(png, dpi=dpi, metadata={"Software": None})
     figure.savefig(png.with_suffix(".pdf"), metadata={"CreationDate": None})
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""What a report says: what the study is about, its settings, where its numbers come from.
+"""This module writes what a report says: what the study is about, its settings, where its numbers come from.
 
 `config` is a validated configuration as plain JSON.
 """
@@ -45,7 +45,7 @@ FULL = "Settings are the paper's. Published numbers stand beside ours where ther
 
 
 def settings(config: dict[str, Any]) -> list[Part]:
-    """The problems, and what was trained on them."""
+    """Describe the problems, and what was trained on them."""
     return [
         Text(
             f"Preset `{config['preset']}`. Training seeds: {', '.join(map(str, config['seeds']))}. λ is "
@@ -97,12 +97,12 @@ def _sizes(name: str, s: dict[str, Any]) -> list[str]:
 
 
 def configuration_id(config: dict[str, Any]) -> str:
-    """Equal exactly when two studies have the same settings."""
+    """Two studies have the same id exactly when they have the same settings."""
     return hashlib.sha256(canonical(config).encode()).hexdigest()[:16]
 
 
 def read_run_rows(tables: list[Path]) -> list[dict[str, str]]:
-    """Every training of the tables `by_problem/<problem>.csv`."""
+    """Read every training of the tables `by_problem/<problem>.csv`."""
     rows = []
     for path in tables:
         with path.open(newline="") as file:
@@ -111,14 +111,14 @@ def read_run_rows(tables: list[Path]) -> list[dict[str, str]]:
 
 
 def machine(runs: list[dict[str, str]]) -> str:
-    """On what the trainings of `by_problem` rows ran, in words."""
+    """Say in words on what the trainings of `by_problem` rows ran."""
     devices = sorted({row["device"] for row in runs if row["device"]})
     torches = sorted({row["torch"] for row in runs if row["torch"]})
     return f"{' and '.join(devices)}, torch {' and '.join(torches)}"
 
 
 def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: list[Path]) -> list[Part]:
-    """Where the numbers come from. `manifests` are of datasets and banks; their ledgers are beside them."""
+    """Say where the numbers come from. Datasets and banks have `manifests`, and ledgers beside them."""
     return [
         Text(
             f"Configuration `{configuration_id(config)}`; {len(runs)} evaluated trainings on {machine(runs)}. This "

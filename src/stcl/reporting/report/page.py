@@ -1,4 +1,4 @@
-"""Stage `report`: a study's tables and figures on one page that opens offline.
+"""The stage `report` puts a study's tables and figures on one page that opens offline.
 
     python -m stcl.reporting.report.page --config CONFIG.json --out results/quick/report.html \
         --tables tables/….json --runs tables/by_problem/….csv --figures figures/….png \
@@ -31,7 +31,7 @@ def parts(
 
     `runs` are the tables by_problem, one for each problem of the study; `stores` are manifests.
     """
-    order = [path.stem for path in runs]  # of the problems, which a canonical spec does not keep
+    order = [path.stem for path in runs]  # a canonical configuration does not keep the order of its problems
     config = config | {"problems": {name: config["problems"][name] for name in order}}
     yield Heading(1, "Sketched tangent consistency: results")
     yield Text(content.REDUCED if config["reduced"] else content.FULL)
@@ -58,7 +58,7 @@ def parts(
 
 
 def render(parts: list[Part]) -> str:
-    """The whole page: nothing in it is loaded from anywhere."""
+    """Write the whole page. Nothing in it is loaded from anywhere."""
     places = {id(part): f"s{i}" for i, part in enumerate(parts)}
     links = [
         f'<a class="l{part.level}" href="#{places[id(part)]}">{html.escape(part.text)}</a>'
@@ -75,9 +75,9 @@ def render(parts: list[Part]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Escaped, with code, important words, and indices as in S_θ and u_xx."""
+    """Escape a text, and mark its code, its important words, and indices as in S_θ and u_xx."""
     parts = html.escape(text, quote=False).split("`")
-    for i in range(0, len(parts), 2):  # those between are code
+    for i in range(0, len(parts), 2):  # the parts between are code
         parts[i] = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", parts[i])
         parts[i] = re.sub(r"\b([A-Z]{1,2}|[a-z])_(θ|t+|x+)(?!\w)", r"\1<sub>\2</sub>", parts[i])
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""The parts a report is made of, whatever it is written as. Text may hold `code` and **important words**."""
+"""A report is made of these parts, whatever it is written as. Text may hold `code` and **important words**."""
 
 import json
 import re
@@ -19,15 +19,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table."""
+    """A grid is a table as people read it."""
 
     header: list[str]
     body: list[list[str]]
     caption: str = ""
-    folded: bool = False  # long; shown on demand
+    folded: bool = False  # a long table is shown on demand
 
     def numbers(self) -> list[bool]:
-        """Which columns hold numbers: half of what is known in them starts with one. The first column names rows."""
+        """Find the columns that hold numbers: half of what is known in them starts with one. The first names rows."""
         columns = [[cell for cell in column if cell != "—"] for column in zip(*self.body, strict=True)]
         starts = [[bool(re.match(r"[-−]?\d", cell)) for cell in column] for column in columns]
         return [i > 0 and 2 * sum(found) >= len(found) for i, found in enumerate(starts)]

@@ -1,8 +1,8 @@
-"""The page docs/results.md: the tables of finished studies, with what they were run on.
+"""The page docs/results.md shows the tables of finished studies, with what they were run on.
 
     python -m stcl.reporting.report.results --out docs/results.md config/config.yaml config/paper-small.yaml
 
-Reads results/<preset>/tables and, for tables that cannot be finished yet, results/<preset>/preview.
+It reads results/<preset>/tables and, for tables that cannot be finished yet, results/<preset>/preview.
 """
 
 import argparse
@@ -30,7 +30,7 @@ words mean is in the [README](../README.md) and, with figures, in each study's `
 
 
 def page(configs: list[Path], folder: Path) -> str:
-    """All studies; their results are below `folder`."""
+    """Write the page of all studies. Their results are below `folder`."""
     return "\n".join([INTRODUCTION, *(part for path in configs for part in _study(path, folder))])
 
 
@@ -38,7 +38,7 @@ def _study(path: Path, folder: Path) -> Iterator[str]:
     plan = Plan(parse(yaml.safe_load(path.read_text())))
     results = folder / plan.results
     config = plan.config.model_dump(mode="json", by_alias=True)
-    long = plan.long_blocks.values()  # which are not evaluated
+    long = plan.long_blocks.values()  # long runs are not evaluated
     cells = plan.final_cells(block for block in plan.blocks.values() if block not in long)
     runs = [row(run) for run in read_runs([results / "runs" / cell.path for cell in cells])]
     evaluated = [run for run in runs if run["status"] == "done"]

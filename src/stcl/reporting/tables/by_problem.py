@@ -1,4 +1,4 @@
-"""Every cell of a problem in one tidy file: a row a training.
+"""This module writes every cell of a problem to one tidy file, a row a training.
 
 python -m stcl.reporting.tables.by_problem --out tables/by_problem/diffusion.csv runs/…/seed0 …
 """
@@ -32,8 +32,10 @@ COLUMNS = (
 
 
 def row(run: Run) -> dict[str, object]:
-    """Errors are fractions, as measured; seconds as they passed, whatever else the machine did; data and bank are the
-    hashes of what was trained on."""
+    """Errors are fractions, as measured. Seconds are as they passed, whatever else the machine did.
+
+    The columns data and bank are the hashes of what was trained on.
+    """
     cell = run.cell
     found = {"block": cell.block, "n_train": cell.n_train, "method": cell.method, "seed": cell.seed}
     found["status"] = run.status

@@ -1,4 +1,4 @@
-"""Tables `field_error` and `jacobian_error`: test errors of every problem, training size and method."""
+"""The tables `field_error` and `jacobian_error` show test errors of every problem, training size and method."""
 
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ CAPTIONS = {
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """Test errors in percent; `spec["table"]` says which."""
+    """The table holds test errors in percent, and `spec["table"]` says which."""
     quantity = spec["table"]
     entries = {key: percent(list(runs), quantity) for key, runs in groupby(read_runs(inputs), _key)}
     rows = [

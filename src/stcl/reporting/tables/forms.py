@@ -1,4 +1,4 @@
-"""Table `forms`: forms of the sTCL loss side by side, with data alone and with stored tangents."""
+"""The table `forms` shows forms of the sTCL loss side by side, with data alone and with stored tangents."""
 
 from itertools import groupby
 from pathlib import Path
@@ -18,7 +18,7 @@ QUANTITIES = ("field_error", "jacobian_error")
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`spec["variants"]`: problem and form of each block. Nothing is published to stand beside."""
+    """`spec["variants"]` has problem and form of each block. Nothing is published to stand beside."""
     rows, body = [], []
     for (block, method), members in groupby(read_runs(inputs), lambda run: (run.cell.block, run.cell.method)):
         members = list(members)
@@ -36,7 +36,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
 
 
 def _lambda(runs: list[Run]) -> str:
-    """Of the runs that are done; empty for data alone."""
+    """Write the λ of the runs that are done. Data alone has none."""
     known = {run.record["spec"]["lam"] for run in runs if run.status == "done"}
     return " ".join(f"{lam:g}" for lam in sorted(known - {None}))
 

@@ -1,4 +1,4 @@
-"""Table `minres_iterations`: errors and cost against the number of Krylov steps m behind an sTCL target."""
+"""The table `minres_iterations` shows errors and cost against the Krylov steps m behind an sTCL target."""
 
 import json
 from itertools import groupby
@@ -20,7 +20,7 @@ QUANTITIES = ("field_error", "jacobian_error")
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: the runs and one record of timing; `spec["variants"]`: m of each block."""
+    """`inputs` are the runs and one record of timing. `spec["variants"]` has the m of each block."""
     timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
     seconds = training_seconds(timings)
     runs = read_runs([path for path in inputs if path.suffix != ".json"])

@@ -1,4 +1,4 @@
-"""Table `per_cell_settings`: what stands behind each cell of the error tables."""
+"""The table `per_cell_settings` shows what stands behind each cell of the error tables."""
 
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,7 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`spec["problems"]`: bank, form and λ grids by method of each problem."""
+    """`spec["problems"]` has bank, form and λ grids by method of each problem."""
     rows = []
     runs = [run for run in read_runs(inputs) if run.cell.method != "fno"]
     for (problem, n, method), members in groupby(runs, lambda r: (r.cell.block, r.cell.n_train, r.cell.method)):

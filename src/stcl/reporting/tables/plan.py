@@ -1,4 +1,7 @@
-"""Which tables a study has, and what each is made from. Imports nothing heavy: the Snakefile reads this."""
+"""This module says which tables a study has, and what each is made from.
+
+It imports nothing heavy, because the Snakefile reads it at every start.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +12,7 @@ from stcl.study.plan import Block, Plan
 
 @dataclass(frozen=True)
 class TablePlan:
-    """One table: the module that builds it, its spec, and what it reads. Paths are relative to the results folder."""
+    """A table has a module that builds it, a spec, and files that it reads. Paths are relative to the results."""
 
     module: str
     spec: dict[str, Any]
@@ -18,18 +21,18 @@ class TablePlan:
 
     @property
     def files(self) -> list[str]:
-        """Files that must be there."""
+        """These files must be there."""
         names = ("train.json", "errors.json", "history.csv")
         return [f"runs/{cell.path}/{name}" for cell in self.cells for name in names] + list(self.records)
 
     @property
     def arguments(self) -> list[str]:
-        """What the command line names: folders of runs, and single records."""
+        """The command line names these: folders of runs, and single records."""
         return [f"runs/{cell.path}" for cell in self.cells] + list(self.records)
 
 
 def table_plans(plan: Plan) -> dict[str, TablePlan]:
-    """Every table of the study by name."""
+    """Return every table of the study by name."""
     main = tuple(plan.final_cells(plan.problem_blocks))
     studies = plan.config.studies
     tables = {name: TablePlan("errors", {"table": name}, main) for name in ("field_error", "jacobian_error")}
@@ -68,7 +71,7 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
 
 
 def _forms(plan: Plan) -> TablePlan:
-    """Of each problem its own cells at the N of the comparison, then those with other forms."""
+    """Each problem has its own cells at the N of the comparison first, then those with other forms."""
     variants, cells = {}, []
     for problem in plan.config.problems:
         study = plan.config.studies.forms.get(problem)
@@ -86,7 +89,7 @@ def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:
 
 
 def _settings(plan: Plan) -> dict[str, Any]:
-    """Bank, form and λ grids of each problem."""
+    """Collect bank, form and λ grids of each problem."""
     found = {}
     for name, settings in plan.config.problems.items():
         tuned = {method: chosen for method, chosen in settings.methods.enabled() if method != "fno"}
@@ -100,7 +103,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
 
 
 def _form(form: Any) -> str:
-    """Form, solver steps and metric in a few words."""
+    """Name form, solver steps and metric in a few words."""
     words = [form.name.replace("_", " ")]
     if getattr(form, "steps", None) is not None:
         words.append(f"{form.steps} steps")

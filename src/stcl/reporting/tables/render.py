@@ -1,4 +1,4 @@
-"""A table as tidy CSV, and what people read of it as Markdown, LaTeX and JSON."""
+"""This module writes a table as tidy CSV, and what people read of it as Markdown, LaTeX and JSON."""
 
 import csv
 import json

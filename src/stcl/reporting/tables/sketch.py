@@ -1,4 +1,4 @@
-"""Tables `sketch_resolution` and `gradient_variance`: the effect of the sketch count q at several resolutions."""
+"""The tables `sketch_resolution` and `gradient_variance` show the effect of the sketch count q on several grids."""
 
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +24,7 @@ QUANTITIES = {
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`spec`: table, first_epoch, and grid and q of each block in `variants`."""
+    """`spec` has table, first_epoch, and grid and q of each block in `variants`."""
     table, variants = spec["table"], spec["variants"]
 
     def measured(runs: list[Run], quantity: str) -> Estimate:

@@ -1,4 +1,4 @@
-"""Table `wallclock`: what a training costs, and what it costs to have the labels that offline DI trains on."""
+"""The table `wallclock` shows what a training costs, and what the labels cost that offline DI trains on."""
 
 import json
 from math import ceil, inf
@@ -19,7 +19,7 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: records of timing, one for each problem in the order of the rows, and ledgers of train banks."""
+    """`inputs` are records of timing, one for each problem in the order of the rows, and ledgers of train banks."""
     records = [json.loads(path.read_text()) for path in inputs]
     timings = [record for record in records if "cells" in record]
     banks = {record["spec"]["problem"]: record for record in records if "cells" not in record}
@@ -58,13 +58,13 @@ COSTS = ("seconds", "bytes", "factorisations", "solves")
 
 
 def bank_cost(ledger: dict[str, Any], n_train: int) -> dict[str, float]:
-    """Cost of the first `n_train` samples of a bank."""
+    """Charge the first `n_train` samples of a bank with their share of its cost."""
     share = n_train / ledger["spec"]["samples"]
     return {name: share * ledger.get(name, 0) for name in COSTS}
 
 
 def break_even(stcl: float | None, offline_di: float | None, labels: float | None) -> float | None:
-    """k with k · stcl = labels + k · offline_di; infinite if offline DI is not faster per training."""
+    """Solve k · stcl = labels + k · offline_di for k. It is infinite if offline DI is not faster per training."""
     if stcl is None or offline_di is None or labels is None:
         return None
     return labels / (stcl - offline_di) if stcl > offline_di else inf
