@@ -18,6 +18,7 @@ from stcl.reporting.runs import read_runs
 from stcl.reporting.tables.by_problem import row
 from stcl.reporting.tables.plan import table_plans
 from stcl.study.config import parse
+from stcl.study.names import problem_name
 from stcl.study.plan import Plan
 
 INTRODUCTION = """\
@@ -45,7 +46,7 @@ def _study(path: Path, folder: Path) -> Iterator[str]:
     if not evaluated:
         raise SystemExit(f"error: {results} holds no finished training; run: snakemake --configfile {path}")
     unfinished = Counter(run["status"] for run in runs if run["status"] != "done")
-    problems = ", ".join(content.problem_name(name) for name in config["problems"])
+    problems = ", ".join(problem_name(name) for name in config["problems"])
     yield f"## Study `{plan.config.preset}`\n"
     yield f"{content.REDUCED if plan.config.reduced else content.FULL}\n"
     yield f"- Configuration: `{path.as_posix()}`, id `{content.configuration_id(config)}`"
