@@ -29,7 +29,7 @@ include: "rules/cost.smk"
 localrules:
     all,
     data,
-    labels,
+    banks,
     tables,
     figures,
 

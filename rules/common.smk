@@ -1,6 +1,7 @@
 # What the rules share: the validated configuration, the plan of the study, and the inputs of its nodes.
 #
 # `localrule: True` marks what only collects or takes seconds: on a cluster it runs where snakemake runs.
+import json
 import os
 import shlex
 import sys
@@ -16,11 +17,14 @@ sys.path.insert(0, SOURCE)
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 
+from stcl.study.cells import SELECTED
 from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
-from stcl.study.plan import SELECTED, Plan
+from stcl.study.plan import Plan
 from stcl.core.canonical import canonical
 from stcl.runtime.provenance import code_id
+from stcl.reporting import captions
+from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
 
 try:
@@ -30,12 +34,8 @@ except ConfigError as error:
 
 PROBLEMS = list(PLAN.config.problems)
 TABLES = table_plans(PLAN)
+FIGURES = figure_plans(PLAN)
 OUT = PLAN.results
-RELATIVE = PLAN.config.figures.relative
-SHOWN_CELLS = [cell for problem in PROBLEMS for cell in PLAN.shown_cells(problem, all_seeds=True)]
-FIGURES = ["convergence", *(f"samples/{problem}" for problem in PROBLEMS), "spread", "ledger"]
-if PLAN.config.studies.sketch_count:
-    FIGURES.append("sketch_tradeoff")
 ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
 
@@ -46,17 +46,18 @@ wildcard_constraints:
     split="train|val|test",
     decision="|".join(PLAN.decisions) or "none",
     table="|".join(TABLES),
+    figure="|".join(FIGURES),
     group="|".join([*PROBLEMS, "minres_iterations", "sketch_runtime"]),
     cell=r"[a-z][a-z0-9_-]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
 
 
 def workers(samples, split):
-    """Processes of a generation: a second one pays from some hundred samples on."""
+    """Choose the processes of a generation. A second one pays from some hundred samples on."""
     return 2 if getattr(samples, split) >= 256 else 1
 
 
 def whole_machine():
-    """All cores of this machine. A cluster has no such number: there the profile asks for a node alone."""
+    """Take all cores of this machine. A cluster has no such number: there the profile asks for a node alone."""
     try:
         return workflow.cores
     except WorkflowError:
@@ -64,15 +65,15 @@ def whole_machine():
 
 
 def training_inputs(dataset, methods):
-    """Data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
+    """Name the data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
     inputs = {
         "train": f"{OUT}/data/{dataset}/train.json",
         "val": f"{OUT}/data/{dataset}/val.json",
         "stores": [ancient(f"{OUT}/data/{dataset}/{split}") for split in ("train", "val")],
     }
     if "offline_di" in methods:
-        inputs["bank"] = f"{OUT}/labels/{dataset}/train.json"
-        inputs["stores"].append(ancient(f"{OUT}/labels/{dataset}/train"))
+        inputs["bank"] = f"{OUT}/banks/{dataset}/train.json"
+        inputs["stores"].append(ancient(f"{OUT}/banks/{dataset}/train"))
     return inputs
 
 
@@ -90,35 +91,30 @@ def timing_inputs(wildcards):
 
 
 def training_options(wildcards, input):
-    """Command-line options for the inputs that only some cells have."""
+    """Write command-line options for the inputs that only some cells have."""
     return " ".join(f"--{name} {input[name]}" for name in ("bank", "decision") if name in input.keys())
 
 
 def test_inputs(wildcards):
-    dataset = PLAN.blocks[wildcards.cell.split("/")[0]].dataset
-    kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/labels/{dataset}/test"}
+    dataset = PLAN.blocks[PLAN.cells[wildcards.cell].block].dataset
+    kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/banks/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}
 
 
-def data_files(problems, splits, ending=""):
-    """Stores of the given problems, or, with an ending, the files beside them."""
-    return [f"{OUT}/data/{problem}/{split}{ending and '.' + ending}" for problem in problems for split in splits]
-
-
 def run_files(cells, *names):
-    """The named files of the given cells."""
+    """List the named files of the given cells."""
     return [f"{OUT}/runs/{cell.path}/{name}" for cell in cells for name in names]
 
 
 def problem_cells(problem):
-    """Every evaluated cell of a problem, those of its ablations too."""
+    """List every evaluated cell of a problem, those of its ablations too."""
     long = PLAN.long_blocks.values()
     return PLAN.final_cells(b for b in PLAN.blocks.values() if b.problem == problem and b not in long)
 
 
 def table_command(name, out):
-    """The command that writes a table to the folder `out`."""
+    """Write the command that builds a table in the folder `out`."""
     table = TABLES[name]
     published = "" if PLAN.config.reduced else "--published config/published.yaml"
     arguments = " ".join(f"{OUT}/{argument}" for argument in table.arguments)
@@ -126,3 +122,11 @@ def table_command(name, out):
     return (
         f"python -m stcl.reporting.tables.{table.module} --spec {spec} {published} --out {out}/{name}.csv {arguments}"
     )
+
+
+def table_caption(shown):
+    """Read the caption of a written table. One that is not there yet, or was left unfinished, has none."""
+    try:
+        return json.loads(Path(shown).read_text())["caption"]
+    except (OSError, ValueError):
+        return ""

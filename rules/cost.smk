@@ -1,5 +1,4 @@
 # What a study would cost. Starts nothing and needs no data; uses measured run times where there are some.
-import json
 
 
 rule cost:
@@ -12,5 +11,5 @@ rule cost:
         config=json.dumps(PLAN.config.model_dump(mode="json", by_alias=True)),
         timings=[path for problem in PROBLEMS if Path(path := f"{OUT}/timing/{problem}.json").exists()],
     shell:
-        "python -m stcl.study.cost --config {params.config:q} --published config/published.yaml"
+        "python -m stcl.reporting.cost --config {params.config:q} --published config/published.yaml"
         " --solvers config/solvers.yaml {params.timings} | tee {log}"

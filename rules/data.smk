@@ -26,13 +26,13 @@ rule bank:
         manifest="results/{preset}/data/{dataset}/{split}.json",
         store=ancient("results/{preset}/data/{dataset}/{split}"),
     output:
-        manifest="results/{preset}/labels/{dataset}/{split}.json",
-        ledger="results/{preset}/labels/{dataset}/{split}.ledger.json",
-        store=directory("results/{preset}/labels/{dataset}/{split}"),
+        manifest="results/{preset}/banks/{dataset}/{split}.json",
+        ledger="results/{preset}/banks/{dataset}/{split}.ledger.json",
+        store=directory("results/{preset}/banks/{dataset}/{split}"),
     log:
-        "results/{preset}/logs/labels/{dataset}/{split}.log",
+        "results/{preset}/logs/banks/{dataset}/{split}.log",
     benchmark:
-        "results/{preset}/benchmarks/labels/{dataset}/{split}.tsv"
+        "results/{preset}/benchmarks/banks/{dataset}/{split}.tsv"
     conda:
         ENVIRONMENT
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
@@ -54,11 +54,11 @@ rule data:
         ),
 
 
-rule labels:
+rule banks:
     input:
-        expand("results/{preset}/labels/{dataset}/test.json", preset=PLAN.config.preset, dataset=PLAN.datasets),
+        expand("results/{preset}/banks/{dataset}/test.json", preset=PLAN.config.preset, dataset=PLAN.datasets),
         [
-            f"{OUT}/labels/{problem}/train.json"
+            f"{OUT}/banks/{problem}/train.json"
             for problem in PROBLEMS
             if PLAN.config.problems[problem].methods.offline_di
         ],

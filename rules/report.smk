@@ -1,14 +1,16 @@
 # The page with everything that was found, and where it comes from.
 
 
+STORES = [file for target in (rules.data, rules.banks) for file in sorted(target.input, key=Path)]
+
+
 rule report:
     input:
-        tables=[f"{OUT}/tables/{table}.md" for table in TABLES],
+        tables=[f"{OUT}/tables/{table}.json" for table in TABLES],
         runs=[f"{OUT}/tables/by_problem/{problem}.csv" for problem in PROBLEMS],
         figures=[f"{OUT}/figures/{figure}.png" for figure in FIGURES],
-        stores=rules.data.input + rules.labels.input,
-        ledgers=[f"{manifest.removesuffix('.json')}.ledger.json" for manifest in rules.data.input + rules.labels.input],
-        captions=[f"workflow/report/{name}.rst" for name in dict.fromkeys(f.split("/")[0] for f in FIGURES)],
+        stores=STORES,
+        ledgers=[f"{manifest.removesuffix('.json')}.ledger.json" for manifest in STORES],
     output:
         f"{OUT}/report.html",
     log:
@@ -17,8 +19,8 @@ rule report:
     conda:
         ENVIRONMENT
     params:
-        spec=canonical({"config": PLAN.config.model_dump(mode="json", by_alias=True)}),
+        config=canonical(PLAN.config.model_dump(mode="json", by_alias=True)),
         code=code_id("stcl.reporting.report.page", *(f"stcl.problems.{problem}" for problem in PROBLEMS)),
     shell:
-        "python -m stcl.reporting.report.page --spec {params.spec:q} --captions workflow/report --out {output}"
-        " {input.tables} {input.runs} {input.figures} {input.stores} > {log} 2>&1"
+        "python -m stcl.reporting.report.page --config {params.config:q} --out {output}"
+        " --tables {input.tables} --runs {input.runs} --figures {input.figures} --stores {input.stores} > {log} 2>&1"

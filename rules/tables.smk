@@ -25,12 +25,13 @@ rule table:
     output:
         csv=report(
             "results/{preset}/tables/{table}.csv",
-            caption="../workflow/report/table.rst",
+            caption="../workflow/report/caption.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
         markdown="results/{preset}/tables/{table}.md",
         latex="results/{preset}/tables/{table}.tex",
+        shown="results/{preset}/tables/{table}.json",
     log:
         "results/{preset}/logs/tables/{table}.log",
     localrule: True
@@ -42,6 +43,7 @@ rule table:
         spec=lambda w: canonical(TABLES[w.table].spec),
         command=lambda w, output: table_command(w.table, Path(output.csv).parent),
         code=lambda w: code_id(f"stcl.reporting.tables.{TABLES[w.table].module}"),
+        caption=lambda w, output: table_caption(output.shown),
     shell:
         "{params.command} > {log} 2>&1"
 
@@ -52,7 +54,7 @@ rule tables:
             "results/{preset}/tables/{table}.{kind}",
             preset=PLAN.config.preset,
             table=TABLES,
-            kind=["csv", "md", "tex"],
+            kind=["csv", "md", "tex", "json"],
         ),
         expand("results/{preset}/tables/by_problem/{problem}.csv", preset=PLAN.config.preset, problem=PROBLEMS),
 

@@ -5,12 +5,16 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from stcl import problems
-from stcl.reporting.figures import convergence, ledger, rulegraph, sketch_tradeoff, spread
+from stcl.operators.build import build_surrogate
+from stcl.operators.settings import Network
+from stcl.reporting.figures import convergence, ledger, rulegraph, samples, sketch_tradeoff, spread
 from stcl.reporting.figures.style import COLOURS, plt, save
-from stcl.runtime import stores
-from stcl.stages import data
+from stcl.runtime import checkpoint, stores
+from stcl.stages import bank, data
+from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.data import DataSpec
 
 
@@ -74,8 +78,8 @@ def test_relative_panels_divide_by_the_size_of_the_responses(run, tmp_path):
     """Of the scored ones: the velocity of Navier-Stokes, the first N samples in training, all of them in validation."""
     problem = problems.load("navier_stokes", n=8)
     manifests, scored = [], {}
-    for split, samples in (("train", 9), ("val", 3)):
-        spec = DataSpec(problem="navier_stokes", options={"n": 8}, split=split, samples=samples)
+    for split, count in (("train", 9), ("val", 3)):
+        spec = DataSpec(problem="navier_stokes", options={"n": 8}, split=split, samples=count)
         manifests.append(tmp_path / f"data/{split}.json")
         data.generate(spec, manifests[-1], tmp_path / "work", "", workers=1)
         scored[split] = stores.read(manifests[-1])["u"][: 8 if split == "train" else None, :2]
@@ -85,6 +89,38 @@ def test_relative_panels_divide_by_the_size_of_the_responses(run, tmp_path):
     size = {split: np.sqrt(np.mean(u.astype(float) ** 2)) for split, u in scored.items()}
     assert curve(ax, COLOURS["fno"], "--").get_ydata()[0] == pytest.approx(0.3 / size["train"])
     assert curve(ax, COLOURS["fno"], "-").get_ydata()[0] == pytest.approx(0.2 / size["val"])
+
+
+def test_samples_show_each_method_beside_the_references(tmp_path):
+    """The order of the inputs does not matter: methods stand in the order of the tables."""
+    spec = DataSpec(problem="diffusion", options={"n": 8}, split="test", samples=2)
+    manifests = [tmp_path / "data.json", tmp_path / "bank.json"]
+    data.generate(spec, manifests[0], tmp_path / "work", "", workers=1)
+    labels = BankSpec(**spec.json_dict(), directions=3, basis="prior", check=True)
+    bank.generate(labels, manifests[0], manifests[1], tmp_path / "work", "", workers=1)
+    layout = problems.load("diffusion", n=8).layout
+    network = Network(width=4, modes=2, layers=2, head=4)
+    runs = []
+    for method in ("stcl", "fno"):
+        runs.append(tmp_path / f"{method}/train.json")
+        runs[-1].parent.mkdir()
+        trained = {"problem": "diffusion", "options": {"n": 8}, "method": method, "network": network.model_dump()}
+        runs[-1].write_text(json.dumps({"spec": trained}))
+        surrogate = build_surrogate(layout, network)
+        checkpoint.save(runs[-1].with_name("weights.pt"), surrogate.state_dict())
+    figure = samples.draw({"colormap": "viridis"}, [manifests[1], *runs, manifests[0]])
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_ylabel() for ax in panels[::4]] == ["reference", "FNO", "sTCL"]
+    pairs, tangents = stores.read(manifests[0], samples=1), stores.read(manifests[1], samples=1)
+    shown = [np.asarray(ax.collections[0].get_array()) for ax in panels]
+    for field, expected in zip(shown, (pairs["a"], pairs["u"], tangents["v"], tangents["w"][0]), strict=False):
+        assert np.array_equal(field, expected[0])
+    u, w = surrogate.value_and_tangents(torch.from_numpy(pairs["a"]), torch.from_numpy(tangents["v"][:1]))  # of fno
+    for place, predicted, reference in ((4, u[0], pairs["u"][0]), (6, w[0, 0], tangents["w"][0, 0])):
+        error = predicted.detach().numpy() - reference
+        assert np.allclose(shown[place + 1], error, atol=1e-6)
+        percent = 100 * np.linalg.norm(error) / np.linalg.norm(reference)
+        assert panels[place + 1].get_title() == f"error, {percent:.1f} %"
 
 
 def test_costs_are_those_of_everything_that_was_needed():

@@ -5,16 +5,16 @@ import csv
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 import yaml
 
 from stcl.core.canonical import canonical
+from stcl.reporting import captions
 from stcl.reporting.report import content, page, results
-from stcl.reporting.report.blocks import Grid, Text, read_caption, read_grid
+from stcl.reporting.report.parts import Grid, Text, read_grid
 from stcl.reporting.tables.by_problem import COLUMNS
-from stcl.reporting.tables.render import Table
+from stcl.reporting.tables.render import REDUCED, Table
 from stcl.study.config import parse
 
 PIXEL = base64.b64decode(
@@ -63,24 +63,25 @@ def files(tmp_path):
     for name in ("spread", "samples/helmholtz", "samples/diffusion"):
         (tmp_path / f"figures/{name}.png").parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"figures/{name}.png").write_bytes(PIXEL)
-    (tmp_path / "captions").mkdir()
-    (tmp_path / "captions/spread.rst").write_text("Boxes of\n``errors.npz``.\n")
-    (tmp_path / "captions/samples.rst").write_text("One sample.\n")
     (tmp_path / "data/helmholtz").mkdir(parents=True)
     spec = {"problem": "helmholtz", "split": "train", "samples": 8}
     manifest = tmp_path / "data/helmholtz/train.json"
     manifest.write_text(json.dumps({"spec": spec, "content": "fedcba9876543210", "samples": 8, "constants": []}))
     ledger = {"spec": spec, "code": "5701e", "seconds": 1.25, "bytes": 3_000_000}
     manifest.with_suffix(".ledger.json").write_text(json.dumps(ledger))
-    names = ("tables/field_error.md", "tables/by_problem/helmholtz.csv", "tables/by_problem/diffusion.csv")
-    figures = ("figures/samples/helmholtz.png", "figures/samples/diffusion.png", "figures/spread.png")
-    return [tmp_path / name for name in (*names, *figures)] + [manifest]
+    figures = ("samples/helmholtz", "samples/diffusion", "spread")
+    return {
+        "tables": [tmp_path / "tables/field_error.json"],
+        "runs": [tmp_path / f"tables/by_problem/{name}.csv" for name in ("helmholtz", "diffusion")],
+        "figures": [tmp_path / f"figures/{name}.png" for name in figures],
+        "stores": [manifest],
+    }
 
 
 @pytest.fixture
-def text(config, files, tmp_path):
-    spec = json.loads(canonical({"config": config}))  # as the rule hands it over, with sorted keys
-    return page.render(list(page.blocks(spec, files, tmp_path / "captions")))
+def text(config, files):
+    config = json.loads(canonical(config))  # as the rule hands it over, with sorted keys
+    return page.render(list(page.parts(config, **files)))
 
 
 class Reader(HTMLParser):
@@ -127,8 +128,8 @@ def test_tables_and_captions_are_those_of_the_files(text):
     start = reader.cells.index("2.31 ± 0.04") - 2
     assert reader.cells[start : start + 6] == ["Helmholtz", "8", "2.31 ± 0.04", "Diffusion", "8", "—"]
     assert "Errors &lt; 5 % are good." in text
-    assert "Boxes of <code>errors.npz</code>." in text
-    assert text.count("One sample.") == 1
+    for name in ("spread", "samples"):
+        assert text.count(captions.FIGURES[name]) == 1
 
 
 def test_settings_say_what_was_run_in_the_order_of_the_study(text, config):
@@ -146,16 +147,16 @@ def test_settings_say_what_was_run_in_the_order_of_the_study(text, config):
     assert text.index("Helmholtz</td>") < text.index("Nonlinear diffusion</td>")  # alphabetical order differs
 
 
-def test_full_size_is_said_too(config, files, tmp_path):
-    parts = page.blocks({"config": config | {"reduced": False}}, files, tmp_path / "captions")
-    texts = [part.text for part in parts if isinstance(part, Text)]
+def test_full_size_is_said_too(config, files):
+    shown = page.parts(config | {"reduced": False}, **files)
+    texts = [part.text for part in shown if isinstance(part, Text)]
     assert content.FULL in texts
     assert content.REDUCED not in texts
 
 
 def test_every_training_and_store_is_named_with_its_hashes(config, files):
-    runs = content.read_runs(files[1:3])
-    intro, _, _, stores, _, trainings = content.provenance(config, runs, files[-1:])
+    runs = content.read_run_rows(files["runs"])
+    intro, _, _, stores, _, trainings = content.provenance(config, runs, files["stores"])
     assert "2 evaluated trainings on cpu, torch 2.9" in intro.text
     assert stores.body == [["data/helmholtz/train", "`fedcba987654`", "`5701e`", "8", "—", "1.25", "3"]]
     done, failed = trainings.body
@@ -175,20 +176,12 @@ def test_columns_of_numbers_are_found():
     assert Grid(list("abcdef"), body).numbers() == [False, True, True, True, False, True]
 
 
-def test_markdown_of_a_table_is_read_back(tmp_path):
+def test_what_a_table_shows_is_read_back(tmp_path):
     table = Table("A caption.", [{"x": 1}], ["Problem", "12², field"], [["Burgers", "1.00 [2.00 ± 0.10, ×0.50]*"]])
     table.write(tmp_path / "t.csv", reduced=False)
-    assert read_grid(tmp_path / "t.md") == Grid(table.header, table.body, "A caption.")
-    (tmp_path / "t.md").write_text("A caption.\n\n| a | b |\n|--|--|\n| 1 |\n")
-    with pytest.raises(ValueError, match="not a caption and a Markdown table"):
-        read_grid(tmp_path / "t.md")
-
-
-def test_captions_have_no_template_in_them():
-    """They are shown here as they are, and by snakemake's report, which would render one."""
-    folder = Path(__file__).parents[2] / "workflow/report"
-    for name in ("convergence", "samples", "spread", "ledger", "sketch_tradeoff"):
-        assert "{" not in read_caption(folder / f"{name}.rst")
+    assert read_grid(tmp_path / "t.json") == Grid(table.header, table.body, "A caption.")
+    table.write(tmp_path / "t.csv", reduced=True)
+    assert read_grid(tmp_path / "t.json").caption == f"A caption. {REDUCED}"
 
 
 @pytest.fixture

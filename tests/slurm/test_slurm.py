@@ -106,7 +106,7 @@ def run(slurm_cluster, tmp_path_factory) -> Run:
     workflow = Workflow(tmp_path_factory.mktemp("run"))
     code, output = workflow.run("data", config=STUDY)  # on this machine, to save a round of waiting
     assert code == 0, output
-    targets = ["results/slurm/labels/diffusion/test.json", *(f"{RUNS}/{cell}/train.json" for cell in (GOOD, DIVERGING))]
+    targets = ["results/slurm/banks/diffusion/test.json", *(f"{RUNS}/{cell}/train.json" for cell in (GOOD, DIVERGING))]
     process = start(workflow, *PROFILE, *targets, config=STUDY)
     try:
         wait_until(lambda: list(workflow.folder.glob("work/train/*/state.pt")), "a state was saved", process)
@@ -162,7 +162,7 @@ def test_a_failing_cell_is_retried_and_does_not_stop_the_others(run):
     assert "training diverged" in run.log(DIVERGING)
     assert not (run.workflow.folder / RUNS / DIVERGING / "train.json").exists()
     assert (run.workflow.folder / RUNS / GOOD / "train.json").exists()
-    assert (run.workflow.folder / "results/slurm/labels/diffusion/test.json").exists()
+    assert (run.workflow.folder / "results/slurm/banks/diffusion/test.json").exists()
 
 
 @pytest.fixture(scope="module")

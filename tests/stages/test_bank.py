@@ -1,4 +1,4 @@
-"""The labels stage: what is stored, what is refused, and what a killed run leaves."""
+"""The bank stage: what is stored, what is refused, and what a killed run leaves."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def solve(dataset, folder):
 
 def generate(spec, source, name="bank"):
     manifest = source.with_name(f"{name}.json")
-    labels.generate(spec, source, manifest, source.parent / "work/labels", code="c", workers=1)
+    labels.generate(spec, source, manifest, source.parent / "work/banks", code="c", workers=1)
     return stores.read(manifest), json.loads(stores.ledger_path(manifest).read_text())
 
 
@@ -79,7 +79,7 @@ def test_a_dataset_that_is_too_small_is_refused_before_any_work(tmp_path):
     source = solve(split("diffusion", 3, n=13), tmp_path)
     with pytest.raises(stores.StoreError, match="has 3 samples, 4 were asked for"):
         generate(bank(split("diffusion", 4, n=13), 2), source)
-    assert not (tmp_path / "work/labels").exists()
+    assert not (tmp_path / "work/banks").exists()
 
 
 def test_diverged_labels_are_refused_and_stored_only_on_request(tmp_path):
@@ -143,15 +143,13 @@ def test_a_killed_run_continues_and_ends_with_the_same_manifest(tmp_path):
         "--data",
         str(source),
     ]
-    command += ["--code", "c", "--workers", "2", "--work", f"{tmp_path}/work/labels"]
+    command += ["--code", "c", "--workers", "2", "--work", f"{tmp_path}/work/banks"]
 
     process = subprocess.Popen([*command, "--out", f"{tmp_path}/killed.json"], stderr=subprocess.DEVNULL)
     workers = []
-    done = kill_after(
-        process, tmp_path / "work/labels", samples=32, watch=lambda: workers.extend(children(process.pid))
-    )
+    done = kill_after(process, tmp_path / "work/banks", samples=32, watch=lambda: workers.extend(children(process.pid)))
     assert 32 <= done < 128
-    first = next((tmp_path / "work/labels").glob("*/fields.zarr/w/c/0/0/0/0"))
+    first = next((tmp_path / "work/banks").glob("*/fields.zarr/w/c/0/0/0/0"))
     written = first.stat().st_mtime_ns
     assert not (tmp_path / "killed.json").exists()
     deadline = time.monotonic() + 30
@@ -176,7 +174,7 @@ def test_memory_does_not_grow_with_the_bank(tmp_path):
     for samples in (32, 96):
         spec = bank(split("diffusion", samples), 289)
         command = [sys.executable, "-m", "stcl.stages.bank", "--spec", spec.canonical(), "--data", str(source)]
-        command += ["--out", f"{tmp_path}/bank{samples}.json", "--work", f"{tmp_path}/work/labels", "--workers", "2"]
+        command += ["--out", f"{tmp_path}/bank{samples}.json", "--work", f"{tmp_path}/work/banks", "--workers", "2"]
         process, peak = subprocess.Popen(command), {}
         while process.poll() is None:
             for pid in [process.pid, *children(process.pid)]:

@@ -1,56 +1,27 @@
 """Estimates of a small study against numbers worked out by hand."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from cost_study import PUBLISHED, SOLVERS, STUDY, estimate
 
 from stcl.operators.build import build_surrogate
+from stcl.operators.fno import FNO
+from stcl.operators.settings import Network
 from stcl.runtime import checkpoint, stores
 from stcl.stages import bank as labels
 from stcl.stages import data
+from stcl.study.cells import Cell
 from stcl.study.config import parse
-from stcl.study.cost import Estimate, Step, layout, text
-from stcl.study.plan import Cell, Plan
+from stcl.study.cost import Step, fno_parameters, layout
 
 PROJECT = Path(__file__).parents[2]
-
-STUDY = {
-    "preset": "p",
-    "reduced": True,
-    "seeds": [0, 1],
-    "problems": {
-        "diffusion": {
-            "options": {"n": 13},  # 169 nodes
-            "samples": {"train": 40, "val": 10, "test": 10},
-            "train_sizes": [20, 40],
-            "bank": {"train": 7, "test": 3},
-            "network": {"modes": 4, "width": 8, "layers": 2, "head": 16},
-            "training": {"epochs": 5, "batch": 8},
-            "methods": {"fno": {}, "offline_di": {"lambda": 1.0, "q": 2}, "stcl": {"lambda": 1.0, "q": 8}},
-        }
-    },
-}
-# 100 updates: 1, 3 and 5 seconds of each, with 16 samples, 4 directions and 338 nodes
-PUBLISHED = {
-    "wallclock": {"diffusion": {"fno": 100, "offline_di": 300, "stcl": 500}},
-    "wallclock_runs": {
-        "n_train": 64,
-        "batch": 16,
-        "q": 4,
-        "epochs": {"diffusion": 25},
-        "nodes": {"diffusion": 338},
-        "steps": {},
-    },
-    "minres_iterations": {1: {"seconds": 100}, 3: {"seconds": 150}, 5: {"seconds": 180}},
-}
-SOLVERS = {"diffusion": {"nodes": 338, "response": 0.2, "tangent": 0.04}}
-
-
-def estimate(config=STUDY, published=PUBLISHED, solvers=SOLVERS, timings=()):
-    return Estimate(Plan(parse(config)), published, solvers, list(timings))
 
 
 def seconds(found, method, n=40):
@@ -110,20 +81,8 @@ def test_measured_epochs_replace_published_times():
     assert seconds(found, "stcl") == pytest.approx(5 * 30.0)
     assert seconds(found, "fno", 20) == pytest.approx(5 * 10.0 * 3 / 5)
     assert seconds(found, "offline_di") is None  # was not measured
-    assert "measured on a card: Nonlinear diffusion" in text(found)
     gone = {"cells": {"diffusion/N64/fno/lam0/seed0": {"epoch_seconds": 1.0, "epochs": 5}}, "device": "a card"}
     assert seconds(estimate(timings=[gone]), "fno", 20) == pytest.approx(3.75)
-
-
-def test_what_is_not_known_is_said_and_not_guessed():
-    problem = STUDY["problems"]["diffusion"]
-    found = estimate(STUDY | {"problems": {"helmholtz": problem, "diffusion": problem}})
-    page = text(found)
-    helmholtz, total = (next(line for line in page.splitlines() if name in line) for name in ("Helmholtz ", "Total"))
-    assert helmholtz.count("not known") == total.count("not known") == 2
-    assert "Not known: times of Helmholtz" in page
-    assert found.rows()[0]["trainings"] == 12
-    assert "Longest chain of jobs: 60.2 s = data 4 s → sTCL of diffusion with N = 40 56.2 s." in page
 
 
 def test_disk_is_what_stores_hold(tmp_path):
@@ -137,6 +96,26 @@ def test_disk_is_what_stores_hold(tmp_path):
     pairs, tangents = stores.read(tmp_path / "data.json"), stores.read(tmp_path / "bank.json")
     assert found.data_bytes("burgers", "test") == sum(pairs[name].nbytes for name in ("a", "u", "solver_input"))
     assert found.bank_bytes("burgers", "test") == tangents["w"].nbytes + tangents["v"].astype(np.float32).nbytes
+
+
+@pytest.mark.parametrize(
+    ("channels", "responses", "network"),
+    [
+        (3, 1, {}),
+        (3, 1, {"width": 8, "modes": 3, "layers": 2, "head": 5}),
+        (4, 3, {"width": 7, "modes": 4, "layers": 3, "head": 16}),
+        (5, 2, {"width": 6, "modes": 1, "layers": 1, "head": 1}),
+    ],
+)
+def test_parameters_are_counted_as_the_network_has_them(channels, responses, network):
+    settings = Network(**network)
+    built = FNO(channels, responses, **settings.model_dump(exclude={"standardise"}))
+    assert fno_parameters(channels, responses, settings) == sum(p.numel() for p in built.parameters())
+
+
+def test_an_estimate_loads_no_torch():
+    code = "import sys, cost_study; cost_study.estimate().rows(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 def test_weights_are_what_a_checkpoint_holds(tmp_path):

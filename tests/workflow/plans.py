@@ -15,11 +15,7 @@ EVERYTHING = {
     "conditioning": 2,
     "by_problem": 5,
     "table": 10,
-    "convergence": 1,
-    "samples": 5,
-    "spread": 1,
-    "ledger": 1,
-    "sketch_tradeoff": 1,
+    "figure": 5 + 4,
     "report": 1,
 }
 # What depends on diffusion: its own cells, the two sketch studies' data, five tables that hold none of it left out.
@@ -33,16 +29,12 @@ DIFFUSION = {
     "conditioning": 1,
     "by_problem": 1,
     "table": 9,
-    "convergence": 1,
-    "samples": 1,
-    "spread": 1,
-    "ledger": 1,
-    "sketch_tradeoff": 1,
+    "figure": 1 + 4,
     "report": 1,
 }
 RETRAINED = {"train": 5 + 4 + 1, "evaluate": 3 + 4 + 1, "select": 1, "timing": 2, "by_problem": 1, "table": 8}
-DRAWN = {"convergence": 1, "samples": 1, "spread": 1, "ledger": 1}  # figures with one problem's cells
-SKETCH = {"sketch_tradeoff": 1}
+DRAWN = {"figure": 4}  # those with one problem's cells: convergence, samples of the problem, spread, ledger
+DRAWN_WITH_SKETCH = {"figure": 4 + 1}  # sketch_tradeoff too
 
 
 def changed(config: dict, path: str, value) -> dict:

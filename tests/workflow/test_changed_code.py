@@ -1,7 +1,7 @@
 """What an edit of the code reruns, by real dry runs whose planned jobs are counted."""
 
 import pytest
-from plans import DIFFUSION, DRAWN, EVERYTHING, RETRAINED, SKETCH
+from plans import DIFFUSION, DRAWN_WITH_SKETCH, EVERYTHING, RETRAINED
 
 pytestmark = pytest.mark.workflow
 
@@ -21,14 +21,15 @@ def test_comments_and_docstrings_rerun_nothing(built):
         ),
         (
             "src/stcl/losses/metrics/inverse_laplacian.py",
-            RETRAINED | DRAWN | SKETCH | {"train": 3 + 2 + 1, "evaluate": 1 + 2 + 1, "conditioning": 1, "table": 9},
+            RETRAINED | DRAWN_WITH_SKETCH | {"train": 3 + 2 + 1, "evaluate": 1 + 2 + 1, "conditioning": 1, "table": 9},
         ),
-        ("src/stcl/reporting/figures/samples.py", {"samples": 5}),
-        ("src/stcl/reporting/figures/style.py", DRAWN | SKETCH | {"samples": 5}),
-        ("src/stcl/reporting/tables/errors.py", {"table": 2, "ledger": 1}),
-        ("src/stcl/reporting/tables/wallclock.py", {"table": 1, "ledger": 1}),
-        ("src/stcl/stages/timing.py", {"timing": 7, "table": 3, "ledger": 1} | SKETCH),
+        ("src/stcl/reporting/figures/samples.py", {"figure": 5}),
+        ("src/stcl/reporting/figures/style.py", {"figure": 9}),
+        ("src/stcl/reporting/tables/errors.py", {"table": 2, "figure": 1}),
+        ("src/stcl/reporting/tables/wallclock.py", {"table": 1, "figure": 1}),
+        ("src/stcl/stages/timing.py", {"timing": 7, "table": 3, "figure": 2}),
         ("src/stcl/reporting/report/page.py", {}),
+        ("src/stcl/reporting/captions.py", {}),
     ],
 )
 def test_an_edit_of_the_code(built, path, expected):
@@ -36,5 +37,13 @@ def test_an_edit_of_the_code(built, path, expected):
     assert planned == expected | {"report": 1}
 
 
-def test_an_edit_of_the_plan_alone_reruns_nothing(built):
-    assert built.planned_after_edit("src/stcl/study/plan.py", lambda source: source + "\nCHANGED = True\n") == {}
+@pytest.mark.parametrize("path", ["study/plan.py", "reporting/tables/plan.py", "reporting/figures/plan.py"])
+def test_an_edit_of_a_plan_alone_reruns_nothing(built, path):
+    assert built.planned_after_edit(f"src/stcl/{path}", lambda source: source + "\nCHANGED = True\n") == {}
+
+
+def test_an_edited_caption_reruns_the_report_alone(built):
+    def edit(source):
+        return source.replace("Accuracy against everything that it cost", "Accuracy against its cost")
+
+    assert built.planned_after_edit("src/stcl/reporting/captions.py", edit) == {"report": 1}

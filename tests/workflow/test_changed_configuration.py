@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from plans import DRAWN, EVERYTHING, RETRAINED, SKETCH, changed
+from plans import DRAWN, DRAWN_WITH_SKETCH, EVERYTHING, RETRAINED, changed
 
 pytestmark = pytest.mark.workflow
 
@@ -29,7 +29,7 @@ def test_a_built_copy_plans_nothing(built):
         (
             "problems.diffusion.basis",
             "white",
-            RETRAINED | DRAWN | SKETCH | {"bank": 1, "train": 4 + 2 + 1, "evaluate": 2 + 2 + 1},
+            RETRAINED | DRAWN_WITH_SKETCH | {"bank": 1, "train": 4 + 2 + 1, "evaluate": 2 + 2 + 1},
         ),
         (
             "problems.diffusion.methods.stcl.lambda_grid",
@@ -39,14 +39,13 @@ def test_a_built_copy_plans_nothing(built):
         (
             "selection",
             "fixed",
-            {"evaluate": 3, "by_problem": 2, "table": 4} | DRAWN | {"samples": 2},  # trained when tuning
+            {"evaluate": 3, "by_problem": 2, "table": 4} | {"figure": 5},  # trained when tuning; samples of two
         ),
-        ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN | SKETCH),
+        ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN_WITH_SKETCH),
         (
             "seeds",
             [0, 1],
-            {"train": 22, "evaluate": 15 + 2 + 4 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1, "spread": 1, "ledger": 1}
-            | SKETCH,
+            {"train": 22, "evaluate": 15 + 2 + 4 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1, "figure": 3},
         ),
         (
             "studies.minres_iterations.steps",
@@ -56,19 +55,19 @@ def test_a_built_copy_plans_nothing(built):
         (
             "studies.sketch_count.q",
             [0, 1, 2],
-            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3} | SKETCH,
+            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3, "figure": 1},
         ),
-        ("studies.sketch_count.first_epoch", 1, {"table": 1} | SKETCH),
+        ("studies.sketch_count.first_epoch", 1, {"table": 1, "figure": 1}),
         (
             "studies.forms.diffusion.forms.target.steps",
             3,
             {"train": 1, "evaluate": 1, "by_problem": 1, "table": 1},
         ),
-        ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "convergence": 1}),
+        ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "figure": 1}),
         ("studies.conditioning.samples", 2, {"conditioning": 2, "table": 1}),
-        ("timing.epochs", 2, {"timing": 7, "table": 3, "ledger": 1} | SKETCH),
-        ("figures", {"dpi": 99}, DRAWN | SKETCH | {"samples": 5}),
-        ("figures", {"colormap": "magma"}, {"samples": 5}),
+        ("timing.epochs", 2, {"timing": 7, "table": 3, "figure": 2}),
+        ("figures", {"dpi": 99}, {"figure": 9}),
+        ("figures", {"colormap": "magma"}, {"figure": 5}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -88,6 +87,12 @@ def test_reordered_yaml_reruns_nothing(built):
 def test_one_table_is_a_target(built):
     config = changed(built.config, "figures", {"dpi": 99})
     assert built.planned("results/tiny/tables/field_error.md", config=config) == {}
+
+
+def test_one_figure_is_a_target(built):
+    config = changed(built.config, "figures", {"dpi": 99})
+    for name in ("spread.png", "samples/burgers.pdf"):
+        assert built.planned(f"results/tiny/figures/{name}", config=config) == {"figure": 1}
 
 
 def test_rebuilding_a_producer_alone_makes_its_consumers_stale(empty):

@@ -59,6 +59,7 @@ def test_every_table_is_complete(results):
         assert "not comparable with the paper" in page
         assert "missing" not in page.split("|", 1)[1]
         assert r"\end{table}" in (results / f"tables/{name}.tex").read_text()
+        assert json.loads((results / f"tables/{name}.json").read_text())["caption"] == page.split("\n")[0]
 
 
 def test_a_preview_names_what_is_missing(built):
@@ -72,7 +73,7 @@ def test_a_preview_names_what_is_missing(built):
 
 def test_a_problem_is_a_target(empty):
     jobs = empty.planned("burgers")
-    assert jobs == {"dataset": 3, "bank": 2, "train": 4 + 3, "select": 1, "evaluate": 3, "by_problem": 1, "samples": 1}
+    assert jobs == {"dataset": 3, "bank": 2, "train": 4 + 3, "select": 1, "evaluate": 3, "by_problem": 1, "figure": 1}
 
 
 def test_the_selected_lambda_has_the_lowest_validation_error(results):
@@ -98,7 +99,7 @@ def test_test_data_cannot_influence_the_selection(built):
 
 def test_a_run_names_what_it_was_made_from(results):
     record = json.loads((results / "runs/diffusion/N16/offline_di/lam1/seed0/train.json").read_text())
-    for name, path in (("train", "data"), ("bank", "labels")):
+    for name, path in (("train", "data"), ("bank", "banks")):
         manifest = json.loads((results / f"{path}/diffusion/train.json").read_text())
         assert record["contents"][name] == manifest["content"]
     assert record["code"]
@@ -127,5 +128,6 @@ def test_the_report_of_snakemake_carries_captions(built):
     code, output = built.run("--report", "provenance.html")
     assert code == 0, output
     page = (built.folder / "provenance.html").read_text()
-    assert "Relative error of the predicted response" in page
+    assert "Relative error of the response on the test split" in page
     assert "not comparable with the paper" in page
+    assert "Accuracy against everything that it cost" in page

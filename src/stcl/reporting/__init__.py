@@ -1,1 +1,1 @@
-"""What is made from finished runs: tables, figures, reports, generated pages."""
+"""This room makes tables, figures, reports and generated pages from finished runs."""

@@ -1,4 +1,4 @@
-"""Pages that are written from the code, so that they cannot disagree with it.
+"""This module writes pages from the code, so that they cannot disagree with it.
 
 python -m stcl.reporting.docs      writes config/README.md, workflow/schemas/config.schema.json and docs/rulegraph.png
 """
@@ -35,12 +35,12 @@ This page is written by `make docs` from `src/stcl/config.py`, `src/stcl/protoco
 
 
 def schema() -> dict[str, Any]:
-    """The configuration as JSON Schema."""
+    """Describe the configuration as JSON Schema."""
     return Config.model_json_schema()
 
 
 def config_page() -> str:
-    """Every key with its type, default and meaning, one section per group."""
+    """Write every key with its type, default and meaning, one section per group."""
     found = schema()
     groups = {"Config": {k: v for k, v in found.items() if k != "$defs"}} | found["$defs"]
     sections = [_section(name, groups[name]) for name in _in_order(groups)]
@@ -48,7 +48,7 @@ def config_page() -> str:
 
 
 def _in_order(groups: dict[str, Any]) -> list[str]:
-    """Groups in the order in which a reader of the file meets them."""
+    """Sort the groups as a reader of the file meets them."""
     met: list[str] = []
 
     def visit(name: str) -> None:
@@ -92,7 +92,7 @@ def _type(value: dict[str, Any]) -> str:
         name = value["$ref"].rsplit("/", 1)[1]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in value or "oneOf" in value:
-        choices = value.get("anyOf", value.get("oneOf"))
+        choices = value.get("anyOf") or value["oneOf"]
         return " or ".join(dict.fromkeys(_type(choice) for choice in choices if choice.get("type") != "null"))
     if "const" in value:
         return f"`{value['const']}`"

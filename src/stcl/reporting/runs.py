@@ -1,4 +1,4 @@
-"""Reading of runs: what a training and its evaluation left, or that they left nothing."""
+"""This module reads what a training and its evaluation left, or that they left nothing."""
 
 import csv
 import json
@@ -6,48 +6,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stcl.study.cells import Cell
+
 
 @dataclass(frozen=True)
 class Run:
-    """One cell. Its record and errors are None unless `status` is "done"."""
+    """A run is a cell with what its folder holds. Record and errors are empty unless `status` is "done"."""
 
     folder: Path
-    block: str
-    n_train: int
-    method: str
-    seed: int
+    cell: Cell
     status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, or still running)
-    record: dict[str, Any] | None
-    errors: dict[str, Any] | None
+    record: dict[str, Any]
+    errors: dict[str, Any]
 
     def history(self) -> list[dict[str, float]]:
-        """A row per epoch."""
+        """Read the history, which has a row per epoch."""
         with (self.folder / "history.csv").open(newline="") as file:
             return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def read_runs(folders: list[Path]) -> list[Run]:
-    """The runs in the given folders `…/runs/<block>/N<n>/<method>/lam<λ>/seed<s>`, whether or not they are there."""
+    """Read the runs of the given folders `…/runs/<path of a cell>`, whether or not they are there."""
     return [_read(folder) for folder in folders]
 
 
 def _read(folder: Path) -> Run:
-    *root, block, size, method, lam, seed = folder.parts
+    cell = Cell.parse("/".join(folder.parts[-5:]))
+    results = folder.parents[5]
     record, errors = (_content(folder / name) for name in ("train.json", "errors.json"))
-    done = record is not None and errors is not None
-    logs = Path(*root[:-1], "logs")
-    names = Path(block, size, method, lam, f"{seed}.log")
-    failed = any(_ended_with_error(logs / stage / names) for stage in ("train", "evaluate"))
-    return Run(
-        folder,
-        block,
-        int(size.removeprefix("N")),
-        method,
-        int(seed.removeprefix("seed")),
-        "done" if done else "failed" if failed else "missing",
-        record if done else None,
-        errors if done else None,
-    )
+    if record is not None and errors is not None:
+        return Run(folder, cell, "done", record, errors)
+    failed = any(_ended_with_error(results / f"logs/{stage}/{cell.path}.log") for stage in ("train", "evaluate"))
+    return Run(folder, cell, "failed" if failed else "missing", {}, {})
 
 
 def _content(path: Path) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
-"""Stage `labels`: a bank of directions with their reference tangents for the samples of one split.
+"""Stage `bank`: a bank of directions with their reference tangents for the samples of one split.
 
     python -m stcl.stages.bank --data results/quick/data/diffusion/test.json \
-        --out results/quick/labels/diffusion/test.json \
+        --out results/quick/banks/diffusion/test.json \
         --spec '{"problem": "diffusion", "options": {"n": 33}, "split": "test", "samples": 64, "directions": 10,
                  "basis": "prior", "check": true}'
 
@@ -153,7 +153,7 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, required=True, help="manifest of the split's dataset")
     parser.add_argument("--out", type=Path, required=True, help="manifest to write; the bank goes beside it")
-    parser.add_argument("--work", type=Path, default=Path("work/labels"), help="where unfinished banks are kept")
+    parser.add_argument("--work", type=Path, default=Path("work/banks"), help="where unfinished banks are kept")
     parser.add_argument("--code", default="", help="identity of the code, for the ledger and for resuming")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     arguments = parser.parse_args()

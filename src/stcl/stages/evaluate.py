@@ -1,6 +1,6 @@
 """Stage `evaluate`: field and Jacobian error of a trained cell on the test split.
 
-    python -m stcl.stages.evaluate --run runs/…/train.json --data data/test.json --bank labels/test.json \
+    python -m stcl.stages.evaluate --run runs/…/train.json --data data/test.json --bank banks/test.json \
         --out runs/…/errors.json
 
 Needs no training: the errors of every sample and direction are kept in errors.npz, so that tables can be

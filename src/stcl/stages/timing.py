@@ -1,7 +1,7 @@
 """Stage `timing`: seconds of an epoch of several cells, measured in turn with nothing else running.
 
     python -m stcl.stages.timing --spec '{"cells": {PATH: SPEC, …}, "epochs": 10}' --train data/train.json \
-        --val data/val.json [--bank labels/train.json] --out timing/diffusion.json
+        --val data/val.json [--bank banks/train.json] --out timing/diffusion.json
 
 An epoch is what training does: all updates and the validation. The cells take turns, so that a disturbance hits all of
 them alike; a first round warms up and is not counted.

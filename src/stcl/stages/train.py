@@ -1,7 +1,7 @@
 """Stage `train`: one cell, from initial weights to the checkpoint with the lowest validation error.
 
     python -m stcl.stages.train --spec CELL.json --train data/train.json --val data/val.json \
-        [--bank labels/train.json] [--decision select/….json] --out runs/…/train.json
+        [--bank banks/train.json] [--decision select/….json] --out runs/…/train.json
 
 Writes beside `--out`: weights.pt (the best checkpoint), history.csv (a row per epoch) and the run's own record. The
 state is kept in the working folder under the identity of spec, code and data: a killed job that is started again goes

@@ -5,7 +5,7 @@ from typing import Any
 
 from stcl import problems
 from stcl.losses import rule
-from stcl.study.schema import Config, Forms, LongRun, Methods, MinresIterations, ProblemSettings, Tuned
+from stcl.study.schema import Config, Forms, LongRun, Methods, MinresIterations, ProblemSettings, SketchCount, Tuned
 
 
 def check(config: Config) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _check_problem(name: str, settings: ProblemSettings, selection: str) -> Iter
     stcl = settings.methods.stcl
     if stcl is not None:
         yield from (
-            f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.form, problem.tangent_class)
+            f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.settled_form, problem.tangent_class)
         )
     if not list(settings.methods.enabled()):
         yield f"{where}.methods: name at least one of {', '.join(Methods.model_fields)}"
@@ -83,7 +83,7 @@ def _check_lambda(where: str, chosen: Tuned, train_sizes: list[int], selection: 
 def _check_studies(config: Config) -> Iterator[str]:
     """Studies refer to problems of the same file."""
     studies = config.studies
-    named = {
+    named: dict[str, MinresIterations | SketchCount | Forms | LongRun | None] = {
         "studies.minres_iterations": studies.minres_iterations,
         "studies.sketch_count": studies.sketch_count,
     }

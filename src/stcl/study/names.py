@@ -1,6 +1,6 @@
 """How methods and problems are called where people read them."""
 
-METHODS = {"fno": "FNO", "stcl": "sTCL", "offline_di": "Offline DI"}  # in the order of the tables
+METHOD_NAMES = {"fno": "FNO", "stcl": "sTCL", "offline_di": "Offline DI"}  # in the order of the tables
 _PROBLEMS = {
     "helmholtz": "Helmholtz",
     "diffusion": "Nonlinear diffusion",

@@ -10,14 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from stcl.problems.base import Split
+from stcl.study.cells import SELECTED, Cell
 from stcl.study.schema import Config, Fno, Methods, ProblemSettings, Tuned
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.study.specs.data import DataSpec
 from stcl.study.specs.timing import TimingSpec
 from stcl.study.specs.train import TrainSpec
-
-SELECTED = "selected"
 
 
 @dataclass(frozen=True)
@@ -31,22 +30,6 @@ class Block:
     seeds: tuple[int, ...]
     selected: bool  # λ is chosen by validation of the problem's own block
     variant: tuple[tuple[str, int], ...] = ()  # what an ablation varies, e.g. (("grid", 32), ("q", 4))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One training run. `lam` is a number, None for fno, or SELECTED: whatever the validation grid decides."""
-
-    block: str
-    n_train: int
-    method: str
-    lam: float | str | None
-    seed: int
-
-    @property
-    def path(self) -> str:
-        lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else f"{self.lam:g}"
-        return f"{self.block}/N{self.n_train}/{self.method}/lam{lam}/seed{self.seed}"
 
 
 class Plan:
@@ -76,7 +59,7 @@ class Plan:
         if study is None:
             return []
         settings = self.config.problems[study.problem]
-        stcl = settings.methods.stcl
+        stcl = settings.stcl
         return [
             Block(
                 f"{study.problem}-m{m}",
@@ -135,7 +118,7 @@ class Plan:
             study = self.config.studies.forms.get(problem)
             if study is None:
                 continue
-            stcl = settings.methods.stcl
+            stcl = settings.stcl
             stcl = _derived(stcl, lam=study.lam, weighting=study.weighting or stcl.weighting)
             blocks += [
                 Block(
@@ -277,7 +260,7 @@ class Plan:
             **_problem(block),
             n_train=cell.n_train,
             method=cell.method,
-            lam=None if cell.lam == SELECTED else cell.lam,
+            lam=None if isinstance(cell.lam, str) else cell.lam,
             seed=cell.seed,
             network=settings.network,
             training=settings.training,
@@ -287,11 +270,11 @@ class Plan:
 
     def timing_cells(self, group: str) -> list[Cell]:
         """The cells whose run times are compared: those of a problem, or of one of the studies."""
-        study = self.config.studies
+        sketch = self.config.studies.sketch_count
         if group == "minres_iterations":
             return [c for c in self.final_cells(self.minres_blocks) if c.seed == self.config.seeds[0]]
-        if group == "sketch_runtime":
-            grid = ("grid", study.sketch_count.runtime_grid)
+        if group == "sketch_runtime" and sketch is not None:
+            grid = ("grid", sketch.runtime_grid)
             blocks = [block for block in self.sketch_blocks if grid in block.variant]
             return [c for c in self.final_cells(blocks) if c.seed == self.config.seeds[0]]
         return self.shown_cells(group)
@@ -310,10 +293,12 @@ class Plan:
 
     def conditioning_spec(self, problem: str) -> ConditioningSpec:
         study = self.config.studies.conditioning
+        if study is None:
+            raise ValueError("this study has no `studies.conditioning`; add it to the configuration")
         return ConditioningSpec(
             problem=problem,
             options=study.options[problem],
-            form=self.config.problems[problem].methods.stcl.form,
+            form=self.config.problems[problem].stcl.settled_form,
             samples=study.samples,
             seed=0,
         )
@@ -358,7 +343,7 @@ def _problem_module(problem: str) -> str:
 
 def _form_modules(settings: ProblemSettings) -> Iterator[str]:
     """Modules that are loaded by the name of the sTCL form and of its metric."""
-    form = settings.methods.stcl.form
+    form = settings.stcl.settled_form
     yield f"stcl.losses.forms.{form.name}"
     metric = getattr(form, "metric", None)
     if metric is not None:

@@ -57,7 +57,11 @@ class Tuned(Settings):
         return {int(n) if str(n).isdigit() else n: v for n, v in lam.items()} if isinstance(lam, dict) else lam
 
     def fixed(self, n_train: int) -> float:
-        return self.lam[n_train] if isinstance(self.lam, dict) else self.lam
+        """λ for N training samples, where it is given."""
+        lam = self.lam[n_train] if isinstance(self.lam, dict) else self.lam
+        if lam is None:
+            raise ValueError("no λ was given; validation has to choose it from the grid")
+        return lam
 
 
 class Fno(Settings):
@@ -114,6 +118,13 @@ class ProblemSettings(Settings):
     network: Network = Field(default_factory=Network, description="the surrogate")
     training: Training = Field(default_factory=Training, description="optimisation")
     methods: Methods = Field(description="what is trained")
+
+    @property
+    def stcl(self) -> TunedStcl:
+        """The settings of sTCL, for studies whose checks have made sure that there are some."""
+        if self.methods.stcl is None:
+            raise ValueError("this problem has no method stcl; add it to the configuration")
+        return self.methods.stcl
 
 
 class MinresIterations(Settings):

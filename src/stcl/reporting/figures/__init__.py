@@ -1,1 +1,1 @@
-"""Stage `figures`: one module per figure, each run as `python -m stcl.reporting.figures.<name>`."""
+"""Each figure has one module here. It runs as `python -m stcl.reporting.figures.<name>`."""

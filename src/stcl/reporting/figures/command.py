@@ -1,4 +1,4 @@
-"""The command line that the figures share: a spec, an output, and the files a figure is made from."""
+"""All figures share this command line. It takes a spec, an output, and the files a figure is made from."""
 
 import argparse
 import csv
@@ -13,7 +13,7 @@ from stcl.reporting.figures.style import save
 
 
 def main(name: str, draw: Callable[[dict[str, Any], list[Path]], Figure]) -> None:
-    """Run `draw(spec, inputs)` and save what it gives; `spec["dpi"]` is the resolution of the PNG."""
+    """Run `draw(spec, inputs)` and save what it gives. The resolution of the PNG is `spec["dpi"]`."""
     parser = argparse.ArgumentParser(prog=f"python -m stcl.reporting.figures.{name}", description=draw.__doc__)
     parser.add_argument("--spec", type=json.loads, required=True, help="what the figure shows and how, as JSON")
     parser.add_argument("--out", type=Path, required=True, help="PNG; a PDF goes beside it")
@@ -23,6 +23,6 @@ def main(name: str, draw: Callable[[dict[str, Any], list[Path]], Figure]) -> Non
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """The rows of a tidy table."""
+    """Read the rows of a tidy table."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))

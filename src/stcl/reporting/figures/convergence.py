@@ -1,4 +1,4 @@
-"""Figure `convergence`: training and validation error over epochs, one panel per problem."""
+"""The figure `convergence` shows training and validation error over epochs, one panel per problem."""
 
 import csv
 import json
@@ -15,15 +15,18 @@ from stcl import problems
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, plt
 from stcl.runtime import stores
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
-MARKED_EPOCH = 500  # of the dotted line, in trainings that go beyond it
-POINTS = 250  # of a curve; longer histories are averaged over equal windows, or dashes would not show
+MARKED_EPOCH = 500  # the dotted line is here, in trainings that go beyond it
+POINTS = 250  # longer histories are averaged over equal windows, because dashes would not show
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """`inputs`: records of training, histories beside them; and, for the problems of `spec["relative"]`, manifests of
-    their train and validation splits."""
+    """Draw one panel per problem.
+
+    `inputs` are records of training with histories beside them. For the problems of `spec["relative"]` they are also
+    the manifests of the train and validation splits.
+    """
     records = {path: json.loads(path.read_text()) for path in inputs}
     scale = {
         (record["spec"]["problem"], record["spec"]["split"]): (path, record["spec"])
@@ -44,15 +47,15 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
             _mean_square(*scale[problem, split], count) if relative else None
             for split, count in (("train", n_train), ("val", None))
         ]
-        for run in sorted(runs, key=lambda run: list(METHODS).index(records[run]["spec"]["method"])):
+        for run in sorted(runs, key=lambda run: list(METHOD_NAMES).index(records[run]["spec"]["method"])):
             _curves(ax, run, COLOURS[records[run]["spec"]["method"]], *sizes)
         quantity = "Relative error" if relative else "Mean squared error"
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.set(title=f"{problem_name(problem)}, N = {n_train}", xlabel="Epoch", ylabel=quantity, yscale="log")
     methods = [
-        m for m in METHODS if any(records[run]["spec"]["method"] == m for runs in panels.values() for run in runs)
+        m for m in METHOD_NAMES if any(records[run]["spec"]["method"] == m for runs in panels.values() for run in runs)
     ]
-    handles = [Line2D([], [], color=COLOURS[m], linewidth=1.4, label=METHODS[m]) for m in methods]
+    handles = [Line2D([], [], color=COLOURS[m], linewidth=1.4, label=METHOD_NAMES[m]) for m in methods]
     handles.append(Line2D([], [], color="k", linewidth=1.0, linestyle="--", label="training"))
     handles.append(Line2D([], [], color="k", linewidth=1.4, label="validation"))
     _legend(figure, axes, len(panels), handles)
@@ -60,14 +63,14 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _mean_square(manifest: Path, data: dict[str, Any], samples: int | None) -> float:
-    """Mean of u² over all values of the scored responses."""
+    """Return the mean of u² over all values of the scored responses."""
     layout = problems.load(data["problem"], **data["options"]).layout
     u = stores.read(manifest, samples)["u"]
     return float(np.square(layout.score(u), dtype=np.float64).mean())
 
 
 def _curves(ax: Axes, run: Path, colour: str, train_scale: float | None, val_scale: float | None) -> None:
-    """Mean squared errors or, given the mean squares of the responses, the roots of their ratios to these."""
+    """Plot mean squared errors or, given the mean squares of the responses, the roots of the ratios to these."""
     with run.with_name("history.csv").open(newline="") as file:
         history = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     window = -(-len(history) // POINTS)
@@ -83,12 +86,12 @@ def _curves(ax: Axes, run: Path, colour: str, train_scale: float | None, val_sca
 
 
 def _averaged(values: list[float], window: int) -> np.ndarray:
-    """Means over consecutive windows; the last one may be shorter."""
+    """Average over consecutive windows. The last one may be shorter."""
     return np.array([np.mean(values[i : i + window]) for i in range(0, len(values), window)])
 
 
 def _legend(figure: Figure, axes: np.ndarray, used: int, handles: list[Line2D]) -> None:
-    """In the first panel that is left over, or else below all of them."""
+    """Put the legend in the first panel that is left over, or else below all of them."""
     for ax in axes.flat[used:]:
         ax.axis("off")
     if used < axes.size:

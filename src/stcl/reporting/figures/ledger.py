@@ -1,4 +1,4 @@
-"""Figure `ledger`: accuracy against everything it cost, training data and stored tangents included."""
+"""The figure `ledger` shows accuracy against everything it cost, training data and stored tangents included."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, log_scale, plt
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 COSTS = {"solves": "PDE solves", "seconds": "Seconds", "gigabytes": "Stored data, GB"}
@@ -21,7 +21,7 @@ ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the data a training needs, or of all that led to a trained network."""
+    """This is what data cost, or all that led to a trained network."""
 
     solves: float  # one for each response, and one, linearised, for each stored tangent
     seconds: float
@@ -32,7 +32,7 @@ class Cost:
 
 
 def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
-    """Of the first samples of a store, in proportion; drawn and rejected candidates count, too."""
+    """Charge the first samples of a store with their share of its cost. Rejected candidates count, too."""
     spec = ledger["spec"]
     share = 1.0 if samples is None else samples / spec["samples"]
     solves = spec["samples"] * spec["directions"] if "directions" in spec else ledger.get("candidates", spec["samples"])
@@ -40,13 +40,16 @@ def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
 
 
 def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:
-    """By problem and method: N training pairs, all validation pairs, for offline DI its labels, and the training."""
+    """Add up what each problem and method cost.
+
+    N training pairs and all validation pairs count, for offline DI its labels, and the training.
+    """
     stores = {(led["spec"]["problem"], led["spec"]["split"], "directions" in led["spec"]): led for led in ledgers}
     costs = {}
     for row in wallclock:
         problem, n = row["problem"], int(row["n_train"])
         data = store_cost(stores[problem, "train", False], n) + store_cost(stores[problem, "val", False])
-        for method in METHODS:
+        for method in METHOD_NAMES:
             if row[f"{method}_seconds"]:
                 total = data + Cost(0, float(row[f"{method}_seconds"]), 0)
                 if method == "offline_di":
@@ -56,7 +59,7 @@ def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) 
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """`inputs`: the tables field_error, jacobian_error and wallclock, and ledgers of data and train banks."""
+    """`inputs` are the tables field_error, jacobian_error and wallclock, and ledgers of data and train banks."""
     tables = {path.stem: command.read_table(path) for path in inputs if path.suffix == ".csv"}
     ledgers = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json"]
     costs = total_costs(ledgers, tables["wallclock"])
@@ -72,7 +75,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
         line[0].set_ylabel(label)
         for ax, (cost, name) in zip(line, COSTS.items(), strict=True):
             for problem in sizes:
-                methods = [m for m in METHODS if (problem, m) in errors and (problem, m) in costs]
+                methods = [m for m in METHOD_NAMES if (problem, m) in errors and (problem, m) in costs]
                 points = {m: (getattr(costs[problem, m], cost), *errors[problem, m]) for m in methods}
                 _join(ax, points, marks[problem])
             ax.set_xlabel(name)
@@ -80,8 +83,8 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     for ax in axes.flat:
         log_scale(ax.xaxis)
         log_scale(ax.yaxis)
-    methods = [m for m in METHODS if any(key[1] == m for key in costs)]
-    handles = [Line2D([], [], color=COLOURS[m], marker="o", linestyle="", label=METHODS[m]) for m in methods]
+    methods = [m for m in METHOD_NAMES if any(key[1] == m for key in costs)]
+    handles = [Line2D([], [], color=COLOURS[m], marker="o", linestyle="", label=METHOD_NAMES[m]) for m in methods]
     handles += [
         Line2D([], [], color="#444444", marker=k, linestyle="", label=f"{problem_name(p)}, N = {sizes[p]}")
         for p, k in marks.items()
@@ -91,10 +94,16 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _join(ax: Axes, points: dict[str, tuple[float, float, float]], marker: str) -> None:
-    """Cost, error and its deviation of each method of a problem, with a line through them."""
+    """Mark cost, error and its deviation for each method of a problem, and draw a line through them."""
     ax.plot(*zip(*((x, y) for x, y, _ in points.values()), strict=True), color="#c8c8c8", linewidth=0.8, zorder=1)
     for method, (x, y, std) in points.items():
-        style = {"color": COLOURS[method], "markersize": 6, "elinewidth": 0.8, "mec": "white", "mew": 0.6}
+        style: dict[str, Any] = {
+            "color": COLOURS[method],
+            "markersize": 6,
+            "elinewidth": 0.8,
+            "mec": "white",
+            "mew": 0.6,
+        }
         ax.errorbar(x, y, std, fmt=marker, **style)
 
 

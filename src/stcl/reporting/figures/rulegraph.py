@@ -1,4 +1,4 @@
-"""The rules of the workflow and what feeds what, drawn from `snakemake --rulegraph` without Graphviz.
+"""This module draws the rules of the workflow from `snakemake --rulegraph`, without Graphviz.
 
 snakemake --rulegraph | python -m stcl.reporting.figures.rulegraph docs/rulegraph.png
 """
@@ -12,14 +12,14 @@ from stcl.reporting.figures.style import plt
 
 
 def parse(dot: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Names of the nodes and the edges from producer to consumer."""
+    """Read the names of the nodes, and the edges from producer to consumer."""
     nodes = dict(re.findall(r'^\s*(\d+)\[label = "([^"]+)"', dot, re.MULTILINE))
     edges = re.findall(r"^\s*(\d+) -> (\d+)", dot, re.MULTILINE)
     return nodes, edges
 
 
 def direct(edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The edges without those that follow from a longer way, each once."""
+    """Leave out the edges that follow from a longer way, and keep each other one once."""
     after: dict[str, set[str]] = {}
     for producer, consumer in edges:
         after.setdefault(producer, set()).add(consumer)
@@ -35,7 +35,7 @@ def direct(edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def layers(nodes: dict[str, str], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """The longest way from a source to each node; a source stands right before what it feeds."""
+    """Measure the longest way from a source to each node. A source stands right before what it feeds."""
     depth = dict.fromkeys(nodes, 0)
     for _ in nodes:
         for producer, consumer in edges:
@@ -53,15 +53,15 @@ def draw(dot: str, out: Path) -> None:
     for node in nodes:
         columns.setdefault(depth[node], []).append(node)
     place: dict[str, tuple[float, float]] = {}
-    for x in sorted(columns):
+    for column in sorted(columns):
         # Order each column by where its producers are, so that fewer arrows cross.
         def height(node: str) -> float:
             above = [place[p][1] for p, c in edges if c == node and p in place]
             return sum(above) / len(above) if above else 0.0
 
-        members = sorted(columns[x], key=lambda n: (height(n), nodes[n]))
+        members = sorted(columns[column], key=lambda n: (height(n), nodes[n]))
         for i, node in enumerate(members):
-            place[node] = (1.9 * x, i - (len(members) - 1) / 2 + (0.22 if x % 2 else 0.0))
+            place[node] = (1.9 * column, i - (len(members) - 1) / 2 + (0.22 if column % 2 else 0.0))
     figure, ax = plt.subplots(figsize=(1.5 * (max(columns) + 1), 0.6 + 0.62 * max(map(len, columns.values()))))
     boxes = {}
     for node, (x, y) in place.items():
@@ -71,7 +71,9 @@ def draw(dot: str, out: Path) -> None:
     for producer, consumer in edges:
         arrow = {"arrowstyle": "-|>", "color": "#999999", "linewidth": 0.8, "shrinkA": 1, "shrinkB": 2}
         arrow |= {"patchA": boxes[producer], "patchB": boxes[consumer]}
-        arrow["connectionstyle"] = f"arc3,rad={0.12 * (depth[consumer] - depth[producer] - 1)}"
+        # Arrows that pass a column bend away from the middle, where the boxes of that column are.
+        outwards = 0.12 if place[producer][1] > 0 else -0.12
+        arrow["connectionstyle"] = f"arc3,rad={outwards * (depth[consumer] - depth[producer] - 1)}"
         ax.annotate("", xy=place[consumer], xytext=place[producer], arrowprops=arrow, zorder=0)
     xs, ys = zip(*place.values(), strict=True)
     ax.set(xlim=(min(xs) - 0.9, max(xs) + 0.9), ylim=(max(ys) + 0.6, min(ys) - 0.6))

@@ -1,4 +1,4 @@
-"""Figure `sketch_tradeoff`: what more directions per update buy, and what they cost."""
+"""The figure `sketch_tradeoff` shows what more directions per update buy, and what they cost."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ Rows = list[dict[str, str]]
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """`inputs`: the tables sketch_resolution, gradient_variance and sketch_runtime; `spec["grid"]`: of the last."""
+    """`inputs` are the tables sketch_resolution, gradient_variance and sketch_runtime. The last has `spec["grid"]`."""
     tables = {path.stem: command.read_table(path) for path in inputs}
     figure, axes = plt.subplots(2, 2, figsize=(9.6, 6.2))
     errors = tables["sketch_resolution"]
@@ -35,7 +35,7 @@ def _by_grid(rows: Rows) -> dict[str, Rows]:
 
 
 def _q_axis(ax: Axes, rows: Rows) -> dict[str, int]:
-    """Sketch counts at equal distances, because they double; the place of each."""
+    """Put sketch counts at equal distances, because they double, and return the place of each."""
     counts = sorted({row["q"] for row in rows}, key=int)
     ax.set_xticks(range(len(counts)), counts)
     ax.set_xlabel("Sketch count q")
@@ -44,7 +44,7 @@ def _q_axis(ax: Axes, rows: Rows) -> dict[str, int]:
 
 
 def _errors(ax: Axes, rows: Rows, label: str) -> None:
-    """Mean over seeds with its standard deviation, one curve per grid; q = 0, data alone, stands apart."""
+    """Plot means over seeds with their standard deviations, one curve per grid. Data alone, q = 0, stands apart."""
     place = _q_axis(ax, rows)
     grids = _by_grid(rows)
     for i, (grid, members) in enumerate(grids.items()):
@@ -69,7 +69,7 @@ def _errors(ax: Axes, rows: Rows, label: str) -> None:
 
 
 def _variance_share(ax: Axes, rows: Rows) -> None:
-    """How much of the gradient's variance comes from the derivative term, the only part that q reduces."""
+    """Plot the share of the gradient's variance that comes from the derivative term. Only this part falls with q."""
     rows = [row for row in rows if row["q"] != "0"]
     place = _q_axis(ax, rows)
     for i, members in enumerate(_by_grid(rows).values()):
@@ -82,7 +82,7 @@ def _variance_share(ax: Axes, rows: Rows) -> None:
 
 
 def _run_time(ax: Axes, rows: Rows, grid: int) -> None:
-    """On linear axes, so that a cost proportional to q is a straight line."""
+    """Plot run times on linear axes, so that a cost proportional to q is a straight line."""
     rows = sorted(rows, key=lambda row: int(row["q"]))
     counts = [int(row["q"]) for row in rows]
     relative = all(row["ratio"] for row in rows)

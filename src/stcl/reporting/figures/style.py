@@ -1,12 +1,13 @@
-"""The common look of the figures."""
+"""This module gives all figures their common look."""
 
 from pathlib import Path
+from typing import Literal
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -30,17 +31,18 @@ plt.rcParams.update(
 
 
 def log_scale(axis: Axis) -> None:
-    """Logarithmic with plain numbers at the powers of ten and, where these are few, between. For when all is drawn."""
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    """Make an axis logarithmic with plain numbers. Call this when all is drawn, because the range decides on ticks."""
+    name: Literal["x", "y"] = "x" if isinstance(axis, XAxis) else "y"
+    axis.axes.set(**{f"{name}scale": "log"})
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
-    axis.axes.grid(True, axis=axis.axis_name)
+    axis.axes.grid(True, axis=name)
 
 
 def save(figure: Figure, png: Path, dpi: int) -> None:
-    """PNG and, beside it, PDF; without dates, so that equal figures are equal files."""
+    """Write a PNG and, beside it, a PDF. They hold no dates, so that equal figures are equal files."""
     figure.savefig(png, dpi=dpi, metadata={"Software": None})
     figure.savefig(png.with_suffix(".pdf"), metadata={"CreationDate": None})
     plt.close(figure)

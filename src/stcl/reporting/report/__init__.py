@@ -1,1 +1,1 @@
-"""What was found, for people: `page` writes a study's report.html, `results` the page docs/results.md."""
+"""This package tells people what was found. `page` writes a study's report.html, `results` docs/results.md."""

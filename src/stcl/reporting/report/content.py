@@ -1,4 +1,4 @@
-"""What a report says: what the study is about, its settings, where its numbers come from.
+"""This module writes what a report says: what the study is about, its settings, where its numbers come from.
 
 `config` is a validated configuration as plain JSON.
 """
@@ -13,26 +13,8 @@ from typing import Any
 from stcl import problems
 from stcl.core.canonical import canonical
 from stcl.core.version import __version__
-from stcl.reporting.report.blocks import Block, Grid, Heading, Text
-from stcl.study.names import METHODS, problem_name
-
-TITLES = {
-    "field_error": "Field error",
-    "jacobian_error": "Jacobian error",
-    "per_cell_settings": "Settings of each cell",
-    "wallclock": "Training time and cost of labels",
-    "minres_iterations": "Steps of the Krylov solver",
-    "sketch_resolution": "Sketch count and resolution",
-    "gradient_variance": "Variance of the gradient",
-    "sketch_runtime": "Sketch count and run time",
-    "forms": "Forms of the sTCL loss",
-    "conditioning": "Conditioning of the tangent operators",
-    "convergence": "Convergence",
-    "samples": "One test sample of each problem",
-    "spread": "Spread of the errors",
-    "ledger": "Accuracy against cost",
-    "sketch_tradeoff": "Sketch count: gain and cost",
-}
+from stcl.reporting.report.parts import Grid, Heading, Part, Text
+from stcl.study.names import METHOD_NAMES, problem_name
 
 ABOUT = (
     "A neural operator is a network that takes the place of a PDE solver: it maps an input a, for example a "
@@ -62,13 +44,8 @@ REDUCED = (
 FULL = "Settings are the paper's. Published numbers stand beside ours where there are any."
 
 
-def title(name: str) -> str:
-    """Of a table or figure."""
-    return TITLES.get(name, name.replace("_", " ").capitalize())
-
-
-def settings(config: dict[str, Any]) -> list[Block]:
-    """The problems, and what was trained on them."""
+def settings(config: dict[str, Any]) -> list[Part]:
+    """Describe the problems, and what was trained on them."""
     return [
         Text(
             f"Preset `{config['preset']}`. Training seeds: {', '.join(map(str, config['seeds']))}. λ is "
@@ -120,13 +97,13 @@ def _sizes(name: str, s: dict[str, Any]) -> list[str]:
 
 
 def configuration_id(config: dict[str, Any]) -> str:
-    """Equal exactly when two studies have the same settings."""
+    """Two studies have the same id exactly when they have the same settings."""
     return hashlib.sha256(canonical(config).encode()).hexdigest()[:16]
 
 
-def read_runs(tables: list[Path]) -> list[dict[str, str]]:
-    """Every training of the tables `by_problem/<problem>.csv`."""
-    rows = []
+def read_run_rows(tables: list[Path]) -> list[dict[str, str]]:
+    """Read every training of the tables `by_problem/<problem>.csv`."""
+    rows: list[dict[str, str]] = []
     for path in tables:
         with path.open(newline="") as file:
             rows += csv.DictReader(file)
@@ -134,14 +111,14 @@ def read_runs(tables: list[Path]) -> list[dict[str, str]]:
 
 
 def machine(runs: list[dict[str, str]]) -> str:
-    """On what the trainings of `by_problem` rows ran, in words."""
+    """Say in words on what the trainings of `by_problem` rows ran."""
     devices = sorted({row["device"] for row in runs if row["device"]})
     torches = sorted({row["torch"] for row in runs if row["torch"]})
     return f"{' and '.join(devices)}, torch {' and '.join(torches)}"
 
 
-def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: list[Path]) -> list[Block]:
-    """Where the numbers come from. `manifests` are of datasets and banks; their ledgers are beside them."""
+def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: list[Path]) -> list[Part]:
+    """Say where the numbers come from. Datasets and banks have `manifests`, and ledgers beside them."""
     return [
         Text(
             f"Configuration `{configuration_id(config)}`; {len(runs)} evaluated trainings on {machine(runs)}. This "
@@ -188,7 +165,7 @@ def _store(manifest: Path) -> list[str]:
 
 
 def _run(row: dict[str, str]) -> list[str]:
-    cell = f"{row['block']}, N = {row['n_train']}, {METHODS[row['method']]}, seed {row['seed']}"
+    cell = f"{row['block']}, N = {row['n_train']}, {METHOD_NAMES[row['method']]}, seed {row['seed']}"
     if row["status"] != "done":
         return [cell, row["status"], *["—"] * 8]
     return [

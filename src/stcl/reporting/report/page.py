@@ -1,7 +1,8 @@
-"""Stage `report`: a study's tables and figures on one page that opens offline.
+"""The stage `report` puts a study's tables and figures on one page that opens offline.
 
-    python -m stcl.reporting.report.page --spec '{"config": {…}}' --out results/quick/report.html \
-        --captions workflow/report tables/….md tables/by_problem/….csv figures/….png data/….json labels/….json
+    python -m stcl.reporting.report.page --config CONFIG.json --out results/quick/report.html \
+        --tables tables/….json --runs tables/by_problem/….csv --figures figures/….png \
+        --stores data/….json banks/….json
 """
 
 import argparse
@@ -13,18 +14,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stcl.reporting import captions
 from stcl.reporting.report import content
-from stcl.reporting.report.blocks import Block, Grid, Heading, Picture, Text, read_caption, read_grid
+from stcl.reporting.report.parts import Grid, Heading, Part, Picture, Text, read_grid
 from stcl.study.names import problem_name
 
 
-def blocks(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator[Block]:
-    """`spec["config"]`: the study. The inputs' endings tell what they are; they are shown in their order."""
-    by_ending: dict[str, list[Path]] = {}
-    for path in inputs:
-        by_ending.setdefault(path.suffix, []).append(path)
-    order = [path.stem for path in by_ending[".csv"]]  # of the problems, which a canonical spec does not keep
-    config = spec["config"] | {"problems": {name: spec["config"]["problems"][name] for name in order}}
+def parts(
+    config: dict[str, Any],
+    tables: list[Path],
+    runs: list[Path],
+    figures: list[Path],
+    stores: list[Path],
+) -> Iterator[Part]:
+    """The page shows tables, problems, figures and stores in the order in which their files are given.
+
+    `runs` are the tables by_problem, one for each problem of the study; `stores` are manifests.
+    """
+    order = [path.stem for path in runs]  # a canonical configuration does not keep the order of its problems
+    config = config | {"problems": {name: config["problems"][name] for name in order}}
     yield Heading(1, "Sketched tangent consistency: results")
     yield Text(content.REDUCED if config["reduced"] else content.FULL)
     yield Heading(2, "What this is")
@@ -32,32 +40,32 @@ def blocks(spec: dict[str, Any], inputs: list[Path], captions: Path) -> Iterator
     yield Heading(2, "Settings")
     yield from content.settings(config)
     yield Heading(2, "Tables")
-    for path in by_ending[".md"]:
-        yield Heading(3, content.title(path.stem))
+    for path in tables:
+        yield Heading(3, captions.title(path.stem))
         yield read_grid(path)
     yield Heading(2, "Figures")
-    for path in by_ending[".png"]:
+    for path in figures:
         problem = path.stem if path.parent.name == "samples" else None
         name = "samples" if problem else path.stem
         if problem in (None, order[0]):  # the pictures of all problems have one caption
-            yield Heading(3, content.title(name))
-            yield Text(read_caption(captions / f"{name}.rst"))
+            yield Heading(3, captions.title(name))
+            yield Text(captions.FIGURES[name])
         if problem:
             yield Heading(4, problem_name(problem))
-        yield Picture(path, problem_name(problem) if problem else content.title(name))
+        yield Picture(path, problem_name(problem) if problem else captions.title(name))
     yield Heading(2, "Provenance")
-    yield from content.provenance(config, content.read_runs(by_ending[".csv"]), sorted(by_ending[".json"]))
+    yield from content.provenance(config, content.read_run_rows(runs), stores)
 
 
-def render(parts: list[Block]) -> str:
-    """The whole page: nothing in it is loaded from anywhere."""
+def render(parts: list[Part]) -> str:
+    """Write the whole page. Nothing in it is loaded from anywhere."""
     places = {id(part): f"s{i}" for i, part in enumerate(parts)}
     links = [
         f'<a class="l{part.level}" href="#{places[id(part)]}">{html.escape(part.text)}</a>'
         for part in parts
         if isinstance(part, Heading) and part.level in (2, 3)
     ]
-    main = "\n".join(_block(part, places[id(part)]) for part in parts)
+    main = "\n".join(_part(part, places[id(part)]) for part in parts)
     title = next(part.text for part in parts if isinstance(part, Heading))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -67,15 +75,15 @@ def render(parts: list[Block]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Escaped, with code, important words, and indices as in S_θ and u_xx."""
+    """Escape a text, and mark its code, its important words, and indices as in S_θ and u_xx."""
     parts = html.escape(text, quote=False).split("`")
-    for i in range(0, len(parts), 2):  # those between are code
+    for i in range(0, len(parts), 2):  # the parts between are code
         parts[i] = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", parts[i])
         parts[i] = re.sub(r"\b([A-Z]{1,2}|[a-z])_(θ|t+|x+)(?!\w)", r"\1<sub>\2</sub>", parts[i])
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
-def _block(part: Block, place: str) -> str:
+def _part(part: Part, place: str) -> str:
     match part:
         case Heading(level, text):
             return f'<h{level} id="{place}">{_inline(text)}</h{level}>'
@@ -150,13 +158,15 @@ summary { cursor: pointer; color: var(--accent); margin-bottom: .6rem; }
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stcl.reporting.report.page", description="Write a study's page.")
-    parser.add_argument("--spec", type=json.loads, required=True, help="the configuration, as JSON")
-    parser.add_argument("--captions", type=Path, required=True, help="folder with the captions of figures")
+    parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
     parser.add_argument("--out", type=Path, required=True, help="page to write")
-    parser.add_argument("inputs", type=Path, nargs="+", help="tables, figures, manifests")
-    arguments = parser.parse_args()
-    parts = list(blocks(arguments.spec, arguments.inputs, arguments.captions))
-    arguments.out.write_text(render(parts))
+    parser.add_argument("--tables", type=Path, nargs="+", required=True, help="what the tables show, as JSON")
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, help="the tables by_problem, as CSV")
+    parser.add_argument("--figures", type=Path, nargs="+", required=True, help="PNG files")
+    parser.add_argument("--stores", type=Path, nargs="+", required=True, help="manifests of datasets and banks")
+    given = parser.parse_args()
+    page = parts(given.config, given.tables, given.runs, given.figures, given.stores)
+    given.out.write_text(render(list(page)))
 
 
 if __name__ == "__main__":

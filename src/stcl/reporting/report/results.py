@@ -1,8 +1,8 @@
-"""The page docs/results.md: the tables of finished studies, with what they were run on.
+"""The page docs/results.md shows the tables of finished studies, with what they were run on.
 
     python -m stcl.reporting.report.results --out docs/results.md config/config.yaml config/paper-small.yaml
 
-Reads results/<preset>/tables and, for tables that cannot be finished yet, results/<preset>/preview.
+It reads results/<preset>/tables and, for tables that cannot be finished yet, results/<preset>/preview.
 """
 
 import argparse
@@ -12,11 +12,13 @@ from pathlib import Path
 
 import yaml
 
+from stcl.reporting.captions import title
 from stcl.reporting.report import content
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables.by_problem import row
 from stcl.reporting.tables.plan import table_plans
 from stcl.study.config import parse
+from stcl.study.names import problem_name
 from stcl.study.plan import Plan
 
 INTRODUCTION = """\
@@ -29,7 +31,7 @@ words mean is in the [README](../README.md) and, with figures, in each study's `
 
 
 def page(configs: list[Path], folder: Path) -> str:
-    """All studies; their results are below `folder`."""
+    """Write the page of all studies. Their results are below `folder`."""
     return "\n".join([INTRODUCTION, *(part for path in configs for part in _study(path, folder))])
 
 
@@ -37,14 +39,14 @@ def _study(path: Path, folder: Path) -> Iterator[str]:
     plan = Plan(parse(yaml.safe_load(path.read_text())))
     results = folder / plan.results
     config = plan.config.model_dump(mode="json", by_alias=True)
-    long = plan.long_blocks.values()  # which are not evaluated
+    long = plan.long_blocks.values()  # long runs are not evaluated
     cells = plan.final_cells(block for block in plan.blocks.values() if block not in long)
     runs = [row(run) for run in read_runs([results / "runs" / cell.path for cell in cells])]
     evaluated = [run for run in runs if run["status"] == "done"]
     if not evaluated:
         raise SystemExit(f"error: {results} holds no finished training; run: snakemake --configfile {path}")
     unfinished = Counter(run["status"] for run in runs if run["status"] != "done")
-    problems = ", ".join(content.problem_name(name) for name in config["problems"])
+    problems = ", ".join(problem_name(name) for name in config["problems"])
     yield f"## Study `{plan.config.preset}`\n"
     yield f"{content.REDUCED if plan.config.reduced else content.FULL}\n"
     yield f"- Configuration: `{path.as_posix()}`, id `{content.configuration_id(config)}`"
@@ -59,12 +61,12 @@ def _study(path: Path, folder: Path) -> Iterator[str]:
         if table is None:
             absent.append(name)
             continue
-        yield f"### {content.title(name)}\n"
+        yield f"### {title(name)}\n"
         if table == found[1]:
             yield "Preview: cells that have not ended are named as such.\n"
         yield table.read_text()
     if absent:
-        yield f"Not built: {', '.join(content.title(name).lower() for name in absent)}.\n"
+        yield f"Not built: {', '.join(title(name).lower() for name in absent)}.\n"
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""Tables: what was measured in runs, aggregated, as tidy CSV, Markdown and LaTeX. One module a table."""
+"""Each table has one module here. It aggregates what runs measured and writes CSV, Markdown, LaTeX and JSON."""

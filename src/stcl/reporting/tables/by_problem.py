@@ -1,4 +1,4 @@
-"""Every cell of a problem in one tidy file: a row a training.
+"""This module writes every cell of a problem to one tidy file, a row a training.
 
 python -m stcl.reporting.tables.by_problem --out tables/by_problem/diffusion.csv runs/…/seed0 …
 """
@@ -6,6 +6,7 @@ python -m stcl.reporting.tables.by_problem --out tables/by_problem/diffusion.csv
 import argparse
 import csv
 from pathlib import Path
+from typing import Any
 
 from stcl.reporting.runs import Run, read_runs
 
@@ -31,10 +32,14 @@ COLUMNS = (
 )
 
 
-def row(run: Run) -> dict[str, object]:
-    """Errors are fractions, as measured; seconds as they passed, whatever else the machine did; data and bank are the
-    hashes of what was trained on."""
-    found = {"block": run.block, "n_train": run.n_train, "method": run.method, "seed": run.seed, "status": run.status}
+def row(run: Run) -> dict[str, Any]:
+    """Errors are fractions, as measured. Seconds are as they passed, whatever else the machine did.
+
+    The columns data and bank are the hashes of what was trained on.
+    """
+    cell = run.cell
+    found: dict[str, Any] = {"block": cell.block, "n_train": cell.n_train, "method": cell.method, "seed": cell.seed}
+    found["status"] = run.status
     if run.status == "done":
         spec, contents = run.record["spec"], run.record["contents"]
         found |= spec | run.record | run.errors | {"epochs": spec["training"]["epochs"]}

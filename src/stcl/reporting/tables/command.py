@@ -1,4 +1,4 @@
-"""The command line that all tables share: a spec, an output, and the files a table is made from."""
+"""All tables share this command line. It takes a spec, an output, and the files a table is made from."""
 
 import argparse
 import json
@@ -12,11 +12,11 @@ from stcl.reporting.tables.render import Table
 
 
 def main(name: str, build: Callable[[dict[str, Any], list[Path], dict[str, Any] | None], Table]) -> None:
-    """Run `build(spec, inputs, published)` and write its table; `published` is None unless sizes are the paper's."""
+    """Run `build(spec, inputs, published)` and write its table. `published` is None unless sizes are the paper's."""
     parser = argparse.ArgumentParser(prog=f"python -m stcl.reporting.tables.{name}", description=build.__doc__)
     parser.add_argument("--spec", type=json.loads, required=True, help="what the table holds, as JSON")
     parser.add_argument("--published", type=Path, help="the paper's numbers, to stand beside ours")
-    parser.add_argument("--out", type=Path, required=True, help="CSV; Markdown and LaTeX go beside it")
+    parser.add_argument("--out", type=Path, required=True, help="CSV; Markdown, LaTeX and JSON go beside it")
     parser.add_argument("inputs", type=Path, nargs="+", help="folders of runs, records of measurements")
     arguments = parser.parse_args()
     published = yaml.safe_load(arguments.published.read_text()) if arguments.published else None

@@ -1,4 +1,4 @@
-"""Table `conditioning`: what each tangent operator is like, and what its sTCL form makes of it."""
+"""The table `conditioning` shows what each tangent operator is like, and what its sTCL form makes of it."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ QUANTITIES = {
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: records of the stage `conditioning`; `spec["forms"]`: the form of each problem in words."""
+    """`inputs` are records of the stage `conditioning`. `spec["forms"]` has the form of each problem in words."""
     rows = []
     for record in (json.loads(path.read_text()) for path in inputs):
         problem, measured = record["spec"]["problem"], record["quantities"]

@@ -1,4 +1,4 @@
-"""Mean and spread of a quantity over training seeds, and how it stands beside a published one."""
+"""An estimate is the mean and spread of a quantity over training seeds. It can stand beside a published one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from stcl.reporting.runs import Run
 
 @dataclass(frozen=True)
 class Estimate:
-    """Over the seeds that finished; the others are counted, not averaged."""
+    """An estimate averages the seeds that finished. It counts the others."""
 
     values: tuple[float, ...]
-    unfinished: tuple[str, ...] = ()  # statuses of the seeds without a value
+    unfinished: tuple[str, ...] = ()  # the statuses of the seeds without a value
 
     @property
     def mean(self) -> float | None:
@@ -21,11 +21,11 @@ class Estimate:
 
     @property
     def std(self) -> float | None:
-        """Sample standard deviation; a single seed has none."""
+        """This is the sample standard deviation. A single seed has none."""
         return stdev(self.values) if len(self.values) > 1 else None
 
     def columns(self) -> dict[str, object]:
-        """For the tidy table; what is not known is empty."""
+        """Return the columns of the tidy table. What is not known is empty."""
         return {
             "mean": "" if self.mean is None else self.mean,
             "std": "" if self.std is None else self.std,
@@ -34,7 +34,7 @@ class Estimate:
         }
 
     def text(self, published: list[float] | None = None) -> str:
-        """As people read it: `2.31 ± 0.04`, or what is missing; beside it the published value and the ratio."""
+        """Write `2.31 ± 0.04`, or what is missing, and beside it the published value and the ratio."""
         counts = [f"{self.unfinished.count(status)} {status}" for status in dict.fromkeys(self.unfinished)]
         if self.mean is None:
             return ", ".join(counts) if len(self.unfinished) > 1 else "".join(self.unfinished)
@@ -44,13 +44,13 @@ class Estimate:
         return text + (f" ({', '.join(counts)})" if counts else "")
 
     def differs(self, published: list[float]) -> bool:
-        """Further from the published mean than three combined standard deviations.
+        """Say whether the published mean is further away than three combined standard deviations.
 
         One seed alone has no deviation of its own and is given the published one.
         """
         mean, std = published
         own = self.std if self.std is not None else std
-        return abs(self.mean - mean) > 3 * hypot(own, std)
+        return self.mean is not None and abs(self.mean - mean) > 3 * hypot(own, std)
 
 
 MARKS = (
@@ -65,18 +65,18 @@ def beside(published: list[float]) -> str:
 
 
 def estimate(runs: list[Run], value: Callable[[Run], float]) -> Estimate:
-    """`value(run)` over the runs that are done."""
+    """Take `value(run)` of the runs that are done."""
     done = [run for run in runs if run.status == "done"]
     return Estimate(tuple(value(run) for run in done), tuple(run.status for run in runs if run.status != "done"))
 
 
 def percent(runs: list[Run], quantity: str) -> Estimate:
-    """A test error, in percent."""
+    """Estimate a test error in percent."""
     return estimate(runs, lambda run: 100 * run.errors[quantity])
 
 
 def _number(value: float, size: float) -> str:
-    """Two decimals, three below one; powers of ten where that would show nothing."""
+    """Show two decimals, three below one, and powers of ten where that would show nothing."""
     if 0 < abs(size) < 1e-2:
         return f"{value:.2e}"
     return f"{value:.{3 if abs(size) < 1 else 2}f}"

@@ -1,4 +1,4 @@
-"""Table `forms`: forms of the sTCL loss side by side, with data alone and with stored tangents."""
+"""The table `forms` shows forms of the sTCL loss side by side, with data alone and with stored tangents."""
 
 from itertools import groupby
 from pathlib import Path
@@ -8,7 +8,7 @@ from stcl.reporting.runs import Run, read_runs
 from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import percent
 from stcl.reporting.tables.render import Table
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTION = (
     "Forms of the sTCL loss with the same data, network and budget: test errors in percent, mean ± sample standard "
@@ -18,11 +18,11 @@ QUANTITIES = ("field_error", "jacobian_error")
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`spec["variants"]`: problem and form of each block. Nothing is published to stand beside."""
+    """`spec["variants"]` has problem and form of each block. Nothing is published to stand beside."""
     rows, body = [], []
-    for (block, method), members in groupby(read_runs(inputs), lambda run: (run.block, run.method)):
-        members = list(members)
-        problem, n, lam = spec["variants"][block]["problem"], members[0].n_train, _lambda(members)
+    for (block, method), grouped in groupby(read_runs(inputs), lambda run: (run.cell.block, run.cell.method)):
+        members = list(grouped)
+        problem, n, lam = spec["variants"][block]["problem"], members[0].cell.n_train, _lambda(members)
         form = spec["variants"][block]["form"] if method == "stcl" else ""
         entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
         rows += [
@@ -30,13 +30,13 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
             | entry.columns()
             for quantity, entry in entries.items()
         ]
-        name = METHODS[method] + (f", {form}" if form else "")
+        name = METHOD_NAMES[method] + (f", {form}" if form else "")
         body.append([problem_name(problem), str(n), name, lam or "—", *(e.text() for e in entries.values())])
     return Table(CAPTION, rows, ["Problem", "N", "Loss", "λ", "Field error", "Jacobian error"], body)
 
 
 def _lambda(runs: list[Run]) -> str:
-    """Of the runs that are done; empty for data alone."""
+    """Write the λ of the runs that are done. Data alone has none."""
     known = {run.record["spec"]["lam"] for run in runs if run.status == "done"}
     return " ".join(f"{lam:g}" for lam in sorted(known - {None}))
 

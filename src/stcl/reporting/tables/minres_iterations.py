@@ -1,4 +1,4 @@
-"""Table `minres_iterations`: errors and cost against the number of Krylov steps m behind an sTCL target."""
+"""The table `minres_iterations` shows errors and cost against the Krylov steps m behind an sTCL target."""
 
 import json
 from itertools import groupby
@@ -20,17 +20,17 @@ QUANTITIES = ("field_error", "jacobian_error")
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: the runs and one record of timing; `spec["variants"]`: m of each block."""
+    """`inputs` are the runs and one record of timing. `spec["variants"]` has the m of each block."""
     timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
     seconds = training_seconds(timings)
     runs = read_runs([path for path in inputs if path.suffix != ".json"])
     rows, body = [], []
-    for block, members in groupby(runs, lambda run: run.block):
-        members = list(members)
+    for block, grouped in groupby(runs, lambda run: run.cell.block):
+        members = list(grouped)
         m = spec["variants"][block]["steps"]
         theirs = published["minres_iterations"].get(m, {}) if published else {}
         entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
-        time = seconds.get((block, members[0].method))
+        time = seconds.get((block, members[0].cell.method))
         rows += [
             {"m": m, "quantity": quantity} | entry.columns() | {"seconds": "" if time is None else time}
             for quantity, entry in entries.items()

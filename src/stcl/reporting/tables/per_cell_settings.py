@@ -1,4 +1,4 @@
-"""Table `per_cell_settings`: what stands behind each cell of the error tables."""
+"""The table `per_cell_settings` shows what stands behind each cell of the error tables."""
 
 from itertools import groupby
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import command
 from stcl.reporting.tables.render import Table
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTION = (
     "Settings of each cell: the derivative-to-data ratio λ, the grid it was chosen from by validation error, the "
@@ -16,11 +16,11 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`spec["problems"]`: bank, form and λ grids by method of each problem."""
+    """`spec["problems"]` has bank, form and λ grids by method of each problem."""
     rows = []
-    runs = [run for run in read_runs(inputs) if run.method != "fno"]
-    for (problem, n, method), members in groupby(runs, lambda run: (run.block, run.n_train, run.method)):
-        members = list(members)
+    runs = [run for run in read_runs(inputs) if run.cell.method != "fno"]
+    for (problem, n, method), grouped in groupby(runs, lambda r: (r.cell.block, r.cell.n_train, r.cell.method)):
+        members = list(grouped)
         settings = spec["problems"][problem]
         chosen = sorted({run.record["spec"]["lam"] for run in members if run.status == "done"})
         theirs = published and published["per_cell_settings"].get(problem, {}).get(method, {}).get(n)
@@ -37,7 +37,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
             | ({"published_lambda": "" if theirs is None else f"{theirs:g}"} if published else {})
         )
     header = ["Problem", "N", "Method", "λ", "λ grid", "Bank", "Form"] + (["published λ"] if published else [])
-    body = [[problem_name(p), str(n), METHODS[m], *(str(v) or "—" for v in rest)] for p, n, m, *rest in _values(rows)]
+    body = [[problem_name(p), str(n), METHOD_NAMES[m], *map(str, rest)] for p, n, m, *rest in _values(rows)]
     return Table(CAPTION, rows, header, body)
 
 

@@ -1,14 +1,18 @@
-"""Which tables a study has, and what each is made from. Imports nothing heavy: the Snakefile reads this."""
+"""This module says which tables a study has, and what each is made from.
+
+It imports nothing heavy, because the Snakefile reads it at every start.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
-from stcl.study.plan import Block, Cell, Plan
+from stcl.study.cells import Cell
+from stcl.study.plan import Block, Plan
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """One table: the module that builds it, its spec, and what it reads. Paths are relative to the results folder."""
+    """A table has a module that builds it, a spec, and files that it reads. Paths are relative to the results."""
 
     module: str
     spec: dict[str, Any]
@@ -17,18 +21,18 @@ class TablePlan:
 
     @property
     def files(self) -> list[str]:
-        """Files that must be there."""
+        """These files must be there."""
         names = ("train.json", "errors.json", "history.csv")
         return [f"runs/{cell.path}/{name}" for cell in self.cells for name in names] + list(self.records)
 
     @property
     def arguments(self) -> list[str]:
-        """What the command line names: folders of runs, and single records."""
+        """The command line names these: folders of runs, and single records."""
         return [f"runs/{cell.path}" for cell in self.cells] + list(self.records)
 
 
 def table_plans(plan: Plan) -> dict[str, TablePlan]:
-    """Every table of the study by name."""
+    """Return every table of the study by name."""
     main = tuple(plan.final_cells(plan.problem_blocks))
     studies = plan.config.studies
     tables = {name: TablePlan("errors", {"table": name}, main) for name in ("field_error", "jacobian_error")}
@@ -39,7 +43,7 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         {},
         records=(
             *(f"timing/{name}.json" for name in plan.config.problems),
-            *(f"labels/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),
+            *(f"banks/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),
         ),
     )
     if studies.minres_iterations:
@@ -50,32 +54,34 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     if studies.sketch_count:
         blocks = plan.sketch_blocks
         cells = tuple(plan.final_cells(blocks))
-        spec = {"variants": _variants(blocks)}
-        tables["sketch_resolution"] = TablePlan("sketch", spec | {"table": "sketch_resolution"}, cells)
-        spec |= {"table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
+        variants = _variants(blocks)
+        spec: dict[str, Any] = {"variants": variants, "table": "sketch_resolution"}
+        tables["sketch_resolution"] = TablePlan("sketch", spec, cells)
+        spec = {"variants": variants, "table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
         tables["gradient_variance"] = TablePlan("sketch", spec, cells)
-        spec = {"variants": _variants(blocks), "grid": studies.sketch_count.runtime_grid}
+        spec = {"variants": variants, "grid": studies.sketch_count.runtime_grid}
         tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
     if studies.forms:
         tables["forms"] = _forms(plan)
     if studies.conditioning:
         names = [name for name in plan.config.problems if name in studies.conditioning.options]
         records = tuple(f"conditioning/{name}.json" for name in names)
-        forms = {name: _form(plan.config.problems[name].methods.stcl.form) for name in names}
+        forms = {name: _form(plan.config.problems[name].stcl.settled_form) for name in names}
         tables["conditioning"] = TablePlan("conditioning", {"forms": forms}, records=records)
     return tables
 
 
 def _forms(plan: Plan) -> TablePlan:
-    """Of each problem its own cells at the N of the comparison, then those with other forms."""
-    variants, cells = {}, []
+    """Each problem has its own cells at the N of the comparison first, then those with other forms."""
+    variants: dict[str, dict[str, str]] = {}
+    cells: list[Cell] = []
     for problem in plan.config.problems:
         study = plan.config.studies.forms.get(problem)
         if study is not None:
             blocks = [plan.blocks[problem], *(block for block in plan.form_blocks if block.problem == problem)]
             cells += [cell for cell in plan.final_cells(blocks) if cell.n_train == study.n_train]
             variants |= {
-                block.name: {"problem": problem, "form": _form(block.settings.methods.stcl.form)} for block in blocks
+                block.name: {"problem": problem, "form": _form(block.settings.stcl.settled_form)} for block in blocks
             }
     return TablePlan("forms", {"variants": variants}, tuple(cells))
 
@@ -85,7 +91,7 @@ def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:
 
 
 def _settings(plan: Plan) -> dict[str, Any]:
-    """Bank, form and λ grids of each problem."""
+    """Collect bank, form and λ grids of each problem."""
     found = {}
     for name, settings in plan.config.problems.items():
         tuned = {method: chosen for method, chosen in settings.methods.enabled() if method != "fno"}
@@ -99,7 +105,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
 
 
 def _form(form: Any) -> str:
-    """Form, solver steps and metric in a few words."""
+    """Name form, solver steps and metric in a few words."""
     words = [form.name.replace("_", " ")]
     if getattr(form, "steps", None) is not None:
         words.append(f"{form.steps} steps")

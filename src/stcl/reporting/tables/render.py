@@ -1,7 +1,8 @@
-"""A table as tidy CSV, as Markdown and as LaTeX."""
+"""This module writes a table as tidy CSV, and what people read of it as Markdown, LaTeX and JSON."""
 
 import csv
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,18 @@ class Table:
     body: list[list[str]]
 
     def write(self, out: Path, reduced: bool) -> None:
-        """CSV to `out`; Markdown and LaTeX beside it."""
-        caption = f"{self.caption} {REDUCED}" if reduced else self.caption
+        """Write the rows as CSV to `out`, and beside it what people read as Markdown, LaTeX and JSON."""
         with out.open("w", newline="") as file:
             writer = csv.DictWriter(file, self.rows[0])
             writer.writeheader()
             writer.writerows(self.rows)
-        out.with_suffix(".md").write_text(self.markdown(caption))
-        out.with_suffix(".tex").write_text(self._latex(caption, out.stem))
+        shown = replace(self, caption=f"{self.caption} {REDUCED}") if reduced else self
+        out.with_suffix(".md").write_text(shown.markdown())
+        out.with_suffix(".tex").write_text(shown.latex(out.stem))
+        parts = {"caption": shown.caption, "header": shown.header, "body": shown.body}
+        out.with_suffix(".json").write_text(json.dumps(parts, ensure_ascii=False, indent=1) + "\n")
 
-    def markdown(self, caption: str) -> str:
+    def markdown(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.header, *self.body, strict=True)]
 
         def line(cells: list[str]) -> str:
@@ -35,9 +38,9 @@ class Table:
             return "| " + " | ".join(left + [f"{c:>{w}}" for c, w in zip(cells[1:], widths[1:], strict=True)]) + " |"
 
         rule = "|" + "|".join([":" + "-" * (widths[0] + 1), *("-" * (w + 1) + ":" for w in widths[1:])]) + "|"
-        return "\n".join([caption, "", line(self.header), rule, *map(line, self.body)]) + "\n"
+        return "\n".join([self.caption, "", line(self.header), rule, *map(line, self.body)]) + "\n"
 
-    def _latex(self, caption: str, label: str) -> str:
+    def latex(self, label: str) -> str:
         def symbols(text: str) -> str:
             for character, command in _LATEX.items():
                 text = text.replace(character, command)
@@ -50,7 +53,7 @@ class Table:
             [
                 r"\begin{table}[t]",
                 r"\centering\small",
-                rf"\caption{{{symbols(caption)}}}",
+                rf"\caption{{{symbols(self.caption)}}}",
                 rf"\label{{tab:{label}}}",
                 rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
                 r"\toprule",

@@ -1,4 +1,4 @@
-"""Tables `sketch_resolution` and `gradient_variance`: the effect of the sketch count q at several resolutions."""
+"""The tables `sketch_resolution` and `gradient_variance` show the effect of the sketch count q on several grids."""
 
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +24,7 @@ QUANTITIES = {
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`spec`: table, first_epoch, and grid and q of each block in `variants`."""
+    """`spec` has table, first_epoch, and grid and q of each block in `variants`."""
     table, variants = spec["table"], spec["variants"]
 
     def measured(runs: list[Run], quantity: str) -> Estimate:
@@ -33,15 +33,15 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         return estimate(runs, lambda run: _variance(run, quantity, spec["first_epoch"]))
 
     entries = {}
-    for block, members in groupby(read_runs(inputs), lambda run: run.block):
-        members = list(members)
+    for block, grouped in groupby(read_runs(inputs), lambda run: run.cell.block):
+        members = list(grouped)
         for quantity in QUANTITIES[table]:
             entries[variants[block]["grid"], variants[block]["q"], quantity] = measured(members, quantity)
 
     def text(grid: int, q: int, quantity: str) -> str:
         if q == 0 and quantity in ("raw", "weighted"):
             return "—"
-        theirs = published and published[table].get(grid, {}).get(q, {}).get(quantity)
+        theirs = published[table].get(grid, {}).get(q, {}).get(quantity) if published else None
         return entries[grid, q, quantity].text(theirs)
 
     rows = [{"grid": g, "q": q, "quantity": name} | entry.columns() for (g, q, name), entry in entries.items()]

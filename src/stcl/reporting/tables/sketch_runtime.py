@@ -1,4 +1,4 @@
-"""Table `sketch_runtime`: minutes of one training against the sketch count q."""
+"""The table `sketch_runtime` shows minutes of one training against the sketch count q."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: one record of timing; `spec`: the grid, and q of each block in `variants`."""
+    """`inputs` is one record of timing. `spec` has the grid, and q of each block in `variants`."""
     timing = json.loads(inputs[0].read_text())
     minutes = {spec["variants"][block]["q"]: s / 60 for (block, _), s in training_seconds([timing]).items()}
     base = minutes.get(0)

@@ -1,19 +1,21 @@
-"""Seconds of whole trainings, from measured seconds of an epoch."""
+"""This module scales measured seconds of an epoch to whole trainings."""
 
 from typing import Any
 
+from stcl.study.cells import Cell
+
 
 def training_seconds(timings: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
-    """Seconds of the full budget by (block, method), from records of the stage `timing`."""
+    """Return seconds of the full budget by (block, method), from records of the stage `timing`."""
     found = {}
     for timing in timings:
-        for path, cell in timing["cells"].items():
-            block, _, method, *_ = path.split("/")
-            found[block, method] = cell["epoch_seconds"] * cell["epochs"]
+        for path, measured in timing["cells"].items():
+            cell = Cell.parse(path)
+            found[cell.block, cell.method] = measured["epoch_seconds"] * measured["epochs"]
     return found
 
 
 def timed_sizes(timings: list[dict[str, Any]]) -> dict[str, int]:
-    """N of the timed cells by block, in the order of the records."""
-    paths = [path.split("/") for timing in timings for path in timing["cells"]]
-    return {block: int(size.removeprefix("N")) for block, size, *_ in paths}
+    """Return the N of the timed cells by block, in the order of the records."""
+    cells = [Cell.parse(path) for timing in timings for path in timing["cells"]]
+    return {cell.block: cell.n_train for cell in cells}

@@ -1,4 +1,4 @@
-"""Table `wallclock`: what a training costs, and what it costs to have the labels that offline DI trains on."""
+"""The table `wallclock` shows what a training costs, and what the labels cost that offline DI trains on."""
 
 import json
 from math import ceil, inf
@@ -8,7 +8,7 @@ from typing import Any
 from stcl.reporting.tables import command
 from stcl.reporting.tables.render import Table
 from stcl.reporting.tables.timing import timed_sizes, training_seconds
-from stcl.study.names import METHODS, problem_name
+from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTION = (
     "Seconds of one training (measured seconds of an epoch, methods in turn and alone on the machine, times the epochs)"
@@ -19,21 +19,22 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs`: records of timing, one for each problem in the order of the rows, and ledgers of train banks."""
+    """`inputs` are records of timing, one for each problem in the order of the rows, and ledgers of train banks."""
     records = [json.loads(path.read_text()) for path in inputs]
     timings = [record for record in records if "cells" in record]
     banks = {record["spec"]["problem"]: record for record in records if "cells" not in record}
     seconds = training_seconds(timings)
     rows, body = [], []
     for problem, n in timed_sizes(timings).items():
-        times = {method: seconds.get((problem, method)) for method in METHODS}
+        times = {method: seconds.get((problem, method)) for method in METHOD_NAMES}
         labels = bank_cost(banks[problem], n) if problem in banks else {}
-        row = {"problem": problem, "n_train": n} | {f"{m}_seconds": _blank(times[m]) for m in METHODS}
+        row = {"problem": problem, "n_train": n} | {f"{m}_seconds": _blank(times[m]) for m in METHOD_NAMES}
         row |= {f"label_{name}": _blank(labels.get(name)) for name in COSTS}
-        row["break_even"] = _blank(break_even(times["stcl"], times["offline_di"], labels.get("seconds")))
+        paid_off = break_even(times["stcl"], times["offline_di"], labels.get("seconds"))
+        row["break_even"] = _blank(paid_off)
         rows.append(row)
         theirs = published["wallclock"].get(problem, {}) if published else {}
-        shown = [_seconds(times[m]) + (f" [{theirs[m]}]" if m in theirs else "") for m in METHODS]
+        shown = [_seconds(times[m]) + (f" [{theirs[m]}]" if m in theirs else "") for m in METHOD_NAMES]
         body.append(
             [
                 problem_name(problem),
@@ -43,10 +44,11 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
                 f"{labels['bytes'] / 1e9:.3g}" if labels else "—",
                 f"{labels['factorisations']:.0f}" if labels else "—",
                 f"{labels['solves']:.0f}" if labels else "—",
-                _trainings(row["break_even"]),
+                _trainings(paid_off),
             ]
         )
-    header = ["Problem", "N", *METHODS.values(), "Labels, s", "Labels, GB", "Factorisations", "Solves", "Break-even"]
+    header = ["Problem", "N", *METHOD_NAMES.values()]
+    header += ["Labels, s", "Labels, GB", "Factorisations", "Solves", "Break-even"]
     devices = sorted({f"{timing['device']}, {timing['threads']} thread(s)" for timing in timings})
     caption = CAPTION + f" Measured on {'; '.join(devices)}."
     caption += " In brackets the published seconds, of another machine." if published else ""
@@ -57,13 +59,13 @@ COSTS = ("seconds", "bytes", "factorisations", "solves")
 
 
 def bank_cost(ledger: dict[str, Any], n_train: int) -> dict[str, float]:
-    """Cost of the first `n_train` samples of a bank."""
+    """Charge the first `n_train` samples of a bank with their share of its cost."""
     share = n_train / ledger["spec"]["samples"]
     return {name: share * ledger.get(name, 0) for name in COSTS}
 
 
 def break_even(stcl: float | None, offline_di: float | None, labels: float | None) -> float | None:
-    """k with k · stcl = labels + k · offline_di; infinite if offline DI is not faster per training."""
+    """Solve k · stcl = labels + k · offline_di for k. It is infinite if offline DI is not faster per training."""
     if stcl is None or offline_di is None or labels is None:
         return None
     return labels / (stcl - offline_di) if stcl > offline_di else inf
@@ -77,8 +79,8 @@ def _seconds(value: float | None) -> str:
     return "—" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
-def _trainings(value: float | str) -> str:
-    if value == "":
+def _trainings(value: float | None) -> str:
+    if value is None:
         return "—"
     return "never" if value == inf else str(max(1, ceil(value)))
 

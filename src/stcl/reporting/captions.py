@@ -1,0 +1,69 @@
+"""This module holds the titles of tables and figures, and the captions of figures.
+
+The report shows them, and so does the page that snakemake makes. The modules that draw the figures do not import this
+one, so an edited caption draws no figure again. The captions of tables are not here: they are part of the tables and
+depend on what was measured.
+"""
+
+TITLES = {
+    "field_error": "Field error",
+    "jacobian_error": "Jacobian error",
+    "per_cell_settings": "Settings of each cell",
+    "wallclock": "Training time and cost of labels",
+    "minres_iterations": "Steps of the Krylov solver",
+    "sketch_resolution": "Sketch count and resolution",
+    "gradient_variance": "Variance of the gradient",
+    "sketch_runtime": "Sketch count and run time",
+    "forms": "Forms of the sTCL loss",
+    "conditioning": "Conditioning of the tangent operators",
+    "convergence": "Convergence",
+    "samples": "One test sample of each problem",
+    "spread": "Spread of the errors",
+    "ledger": "Accuracy against cost",
+    "sketch_tradeoff": "Sketch count: gain and cost",
+}
+
+FIGURES = {
+    "convergence": (
+        "Error of the predicted response over epochs of training, one panel per problem: dashed on the training set, "
+        "solid on the validation set. A validation curve that has become flat says that the training had enough "
+        "epochs; a gap between the two curves is overfitting. The training curve is the data loss that is minimised, "
+        "averaged over the updates of an epoch; where some responses are not scored, as the pressure of "
+        "Navier-Stokes, it counts them with their weight. Panels of relative errors show the root of the mean squared "
+        "error over the root mean square of the responses. Histories of more than 250 epochs are averaged over equal "
+        "windows. The dotted line marks epoch 500 of trainings that are longer. First training seed."
+    ),
+    "samples": (
+        "The first test sample of a problem, which no training has seen. Top row: input, reference response, a "
+        "direction in which the input is changed, and the reference tangent, which is the response's derivative along "
+        "that direction. Below, one row per method: predicted response and its error, predicted tangent and its "
+        "error. Predictions have the colour scale of their reference, errors of one column share a scale; the number "
+        "is the relative error of this sample. Of vector fields the first component is shown. First training seed."
+    ),
+    "spread": (
+        "How errors differ between test samples: relative error of each response (top), and of each response's "
+        "derivative along each test direction (bottom), in percent on a logarithmic scale. Boxes span the quartiles "
+        "with the median as a line, whiskers the 5th to the 95th percentile; the diamond is the mean, which the "
+        "tables report, and the dot the worst case. All training seeds together."
+    ),
+    "ledger": (
+        "Accuracy against everything that it cost; further down and further left is better. Colours are methods, "
+        "markers are problems, grey lines join the methods of a problem. PDE solves: one for each training and "
+        "validation response, and for offline DI one linearised solve for each stored tangent. Seconds: CPU seconds "
+        "of these solves, plus those of one training, measured alone on the training device. Stored data: training "
+        "and validation pairs, and stored tangents. Costs of the N training samples are their share of the stored "
+        "set. Errors are means over training seeds with their standard deviation."
+    ),
+    "sketch_tradeoff": (
+        "What more directions per update buy and what they cost. Top: test errors against the sketch count q on "
+        "several grids, mean and standard deviation over training seeds; q = 0 trains on data alone. Bottom left: the "
+        "share of the gradient's variance that comes from the weighted sTCL term, which is the only part that a "
+        "larger q reduces; where it is small, a larger q cannot help much. Bottom right: time of one training "
+        "relative to q = 0, on linear axes."
+    ),
+}
+
+
+def title(name: str) -> str:
+    """Return the title of a table or figure. One without a title of its own is called by its file."""
+    return TITLES.get(name, name.replace("_", " ").capitalize())

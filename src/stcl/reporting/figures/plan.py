@@ -1,0 +1,109 @@
+"""This module says which figures a study has, and what each is made from.
+
+It imports nothing heavy, because the Snakefile reads it at every start.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from stcl.study.cells import Cell
+from stcl.study.plan import Plan
+from stcl.study.schema import SketchCount
+
+
+@dataclass(frozen=True)
+class FigurePlan:
+    """A figure has a module that draws it, a spec, and files that it reads. Paths are relative to the results."""
+
+    module: str
+    spec: dict[str, Any]
+    records: tuple[str, ...]  # files that the command line names
+    beside: tuple[str, ...] = ()  # files that the module finds beside them
+    stores: tuple[str, ...] = ()  # folders whose manifests the command line names
+    problems: tuple[str, ...] = ()  # problems that the module loads by name
+
+    @property
+    def arguments(self) -> list[str]:
+        """The command line names these files: records, and manifests of stores."""
+        return [*self.records, *(f"{store}.json" for store in self.stores)]
+
+    @property
+    def modules(self) -> list[str]:
+        """The figure depends on the code of these modules. Imports alone do not lead to the problems."""
+        return [f"stcl.reporting.figures.{self.module}", *(f"stcl.problems.{name}" for name in self.problems)]
+
+
+def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
+    """Return every figure of the study by name, in the order of the report."""
+    problems = plan.config.problems
+    figures = {"convergence": _convergence(plan)}
+    figures |= {f"samples/{problem}": _samples(plan, problem) for problem in problems}
+    figures["spread"] = _spread(plan)
+    figures["ledger"] = _ledger(plan)
+    study = plan.config.studies.sketch_count
+    if study is not None:
+        figures["sketch_tradeoff"] = _sketch_tradeoff(plan, study)
+    return figures
+
+
+def _convergence(plan: Plan) -> FigurePlan:
+    """Panels of relative errors need the responses of their problem, to divide by."""
+    relative, cells = plan.config.figures.relative, plan.convergence_cells()
+    return FigurePlan(
+        "convergence",
+        {"dpi": plan.config.figures.dpi, "relative": relative},
+        _runs(cells, "train.json"),
+        beside=_runs(cells, "history.csv"),
+        stores=tuple(f"data/{problem}/{split}" for problem in relative for split in ("train", "val")),
+        problems=tuple(relative),
+    )
+
+
+def _samples(plan: Plan, problem: str) -> FigurePlan:
+    """The weights of the first seed predict a sample of the test split."""
+    cells = plan.shown_cells(problem)
+    return FigurePlan(
+        "samples",
+        {"dpi": plan.config.figures.dpi, "colormap": plan.config.figures.colormap},
+        _runs(cells, "train.json"),
+        beside=_runs(cells, "weights.pt"),
+        stores=(f"data/{problem}/test", f"banks/{problem}/test"),
+        problems=(problem,),
+    )
+
+
+def _spread(plan: Plan) -> FigurePlan:
+    cells = [cell for problem in plan.config.problems for cell in plan.shown_cells(problem, all_seeds=True)]
+    return FigurePlan(
+        "spread",
+        {"dpi": plan.config.figures.dpi},
+        _runs(cells, "errors.npz"),
+        beside=_runs(cells, "train.json", "errors.json"),
+    )
+
+
+def _ledger(plan: Plan) -> FigurePlan:
+    problems = plan.config.problems
+    return FigurePlan(
+        "ledger",
+        {"dpi": plan.config.figures.dpi},
+        (
+            *(f"tables/{table}.csv" for table in ("field_error", "jacobian_error", "wallclock")),
+            *(f"data/{problem}/{split}.ledger.json" for problem in problems for split in ("train", "val")),
+            *(f"banks/{name}/train.ledger.json" for name, s in problems.items() if s.methods.offline_di),
+        ),
+    )
+
+
+def _sketch_tradeoff(plan: Plan, study: SketchCount) -> FigurePlan:
+    return FigurePlan(
+        "sketch_tradeoff",
+        {"dpi": plan.config.figures.dpi, "grid": study.runtime_grid},
+        tuple(f"tables/{table}.csv" for table in ("sketch_resolution", "gradient_variance", "sketch_runtime")),
+    )
+
+
+def _runs(cells: Iterable[Cell], *names: str) -> tuple[str, ...]:
+    """List the named files of the cells."""
+    return tuple(f"runs/{cell.path}/{name}" for cell in cells for name in names)

@@ -1,0 +1,34 @@
+"""A cell is one training run of a study, and its path is its name in every folder of results."""
+
+import re
+from dataclasses import dataclass
+
+SELECTED = "selected"
+_PATH = re.compile(rf"([a-z][a-z0-9_-]*)/N(\d+)/([a-z_]+)/lam({SELECTED}|\d+(?:\.\d+)?(?:e[+-]\d+)?)/seed(\d+)")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell is one training run. `lam` is a number, None for fno, or SELECTED: what the validation grid decides."""
+
+    block: str
+    n_train: int
+    method: str
+    lam: float | str | None
+    seed: int
+
+    @property
+    def path(self) -> str:
+        """The path is the cell's folder below `runs`. No λ is written as 0, a value that no derivative term has."""
+        lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else f"{self.lam:g}"
+        return f"{self.block}/N{self.n_train}/{self.method}/lam{lam}/seed{self.seed}"
+
+    @classmethod
+    def parse(cls, path: str) -> "Cell":
+        """Return the cell that has this path. A path of any other shape raises ValueError."""
+        found = _PATH.fullmatch(path)
+        if found is None:
+            raise ValueError(f"expected the path of a cell, <block>/N<n>/<method>/lam<λ>/seed<s>, got {path!r}")
+        block, size, method, lam, seed = found.groups()
+        values = {SELECTED: SELECTED, "0": None}
+        return cls(block, int(size), method, values[lam] if lam in values else float(lam), int(seed))
