@@ -27,22 +27,26 @@ from stcl.losses.weighting import RatioWeight
 from stcl.probe import probe
 from stcl.tangents import TangentError, value_and_tangents
 
-DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or what gives it from the prediction
+DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or a function that computes it from the prediction
 
 FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target")
 
 
 class TangentConsistency:
-    """γ · L_deriv(A w + B v), to be added to a data loss: w = DS_θ(a)[v] for q directions v that are drawn anew.
+    """The term γ · L_deriv(A w + B v), to be added to a data loss.
+
+    w = DS_θ(a)[v] is the model's tangent along each of q directions v, which are drawn anew at every update.
 
     equation    an Equation, a residual function F(u, a), or a problem of this package. A bare function becomes an
                 Equation of the first batch it sees.
-    form        how the tangent residual becomes a loss: "auto", which probes the operator and applies the paper's
-                rule; a name, residual, normalized_residual, preconditioned_residual or krylov_target, whose metric is
-                fitted to the operator; or a form with its settings, such as Residual(detach_state=False)
-    directions  where v comes from: None, random combinations of what the batch's inputs differ by, of unit norm;
-                "white", white noise of unit norm; a tensor [N, ...] to draw from; or a function count ↦ [count, ...]
-    q           directions for each sample and update
+    form        how the tangent residual becomes a loss. "auto" probes the operator and applies the paper's rule. A name
+                (residual, normalized_residual, preconditioned_residual or krylov_target) stands for that form, and its
+                metric, if it has one, is fitted to the operator. A form with its settings, such as
+                Residual(detach_state=False), is taken as it is.
+    directions  where v comes from. None takes random combinations, of unit norm, of what the batch's inputs differ by.
+                "white" takes white noise of unit norm. A tensor [N, ...] is drawn from, and a function
+                count ↦ [count, ...] is called.
+    q           number of directions for each sample and update
     lam         λ, the ratio of derivative to data loss: γ = λ EMA(L_data) / EMA(L_deriv)
 
     >>> import torch, stcl
@@ -77,8 +81,8 @@ class TangentConsistency:
             raise ValueError(f"directions must be None, 'white', a tensor or a function, got {directions!r}")
         self.q, self.lam, self.weighting = q, lam, weighting or Weighting()
         self.source = directions
-        self.form: str | FormSettings = form  # settings as soon as the equation is known
-        self.reasons: list[str] = []  # why "auto" chose them
+        self.form: str | FormSettings = form  # it becomes settings as soon as the equation is known
+        self.reasons: list[str] = []  # why "auto" chose these settings
         self.last: Losses | None = None  # the terms of the last update, without gradients
         self._weight: RatioWeight | None = None
         self._loaded: dict[str, Any] | None = None
@@ -92,18 +96,19 @@ class TangentConsistency:
     ) -> Tensor:
         """The weighted term for inputs a [B, ...] and their labels u.
 
-        Its weight compares it with the data loss: yours if given as `data`, else the mean square of S_θ(a) − u, which
-        costs nothing more. Without labels and data loss the weight is λ itself, and a Krylov form linearises at the
-        prediction.
+        Its weight compares it with the data loss. That is `data` if you give it, and otherwise the mean square of
+        S_θ(a) − u, which costs nothing more. Without labels and data loss the weight is λ itself. Without labels a
+        Krylov form linearises at the prediction.
         """
         return self.with_prediction(model, a, u, data)[1]
 
     def with_prediction(
         self, model: Callable[[Tensor], Tensor], a: Tensor, u: Tensor | None = None, data: DataLossOf | None = None
     ) -> tuple[Tensor, Tensor]:
-        """S_θ(a), which is computed on the way, and the weighted term: saves a loop its own forward pass.
+        """The prediction S_θ(a) and the weighted term.
 
-        `data` may be a function of the prediction.
+        The prediction is computed on the way, so a training loop saves its own forward pass. `data` may be a function
+        of the prediction.
         """
         equation = self._equation_at(a, u)
         surrogate = _Adapter(model, equation, first=self._weight is None)
@@ -186,9 +191,9 @@ def settle(
 
 
 class Directions:
-    """q directions for each sample, [B, q, *input_shape] of the layout."""
+    """q directions for each sample, [B, q, *input_shape], in the shape of the layout."""
 
-    inputs: Tensor  # of the current batch, to be set before a draw
+    inputs: Tensor  # inputs of the current batch; they must be set before a draw
 
     def __init__(
         self, source: Tensor | Callable[[int], Tensor] | str | None, q: int, equation: DiscreteEquation
@@ -231,7 +236,7 @@ class _Adapter:
 
     def __init__(self, model: Callable[[Tensor], Tensor], equation: DiscreteEquation, first: bool) -> None:
         self.model, self.equation, self.first = model, equation, first
-        self.predictions: list[Tensor] = []  # in the model's own shape
+        self.predictions: list[Tensor] = []  # what the model has predicted, in its own shape
 
     def responses(self, u: Tensor, what: str) -> Tensor:
         u = self.equation.responses_of(u)

@@ -25,22 +25,22 @@ CLASSES = {
     "saddle": "velocities with a multiplier",
     "advective": "steady, without a Laplacian",
 }
-BATCH, Q = 8, 4  # of the update whose cost is measured
+BATCH, Q = 8, 4  # samples and directions of the update whose cost is measured
 STARTS = 4  # random vectors whose Lanczos steps make the picture of the spectrum
-STEPS = 60
-WIDTH = 40  # of its bars
+STEPS = 60  # Lanczos steps from each random vector
+WIDTH = 40  # characters of the longest bar of the spectrum
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The page, by parts; `print` shows it whole."""
+    """The parts of the page. `print` shows it whole."""
 
     title: str
     findings: Findings
     form: FormSettings
     reasons: list[str]
-    spectrum: list[tuple[float, float]]  # eigenvalues of (A + Aᵀ)/2, or stand-ins for them, and the share each has
-    milliseconds: float  # of the form and its gradient, one update
+    spectrum: list[tuple[float, float]]  # eigenvalues of (A + Aᵀ)/2, or stand-ins for them, and the share of each
+    milliseconds: float  # time of the form and its gradient in one update
     extra_products: str
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ def diagnose(equation: DiscreteEquation) -> Diagnosis:
 
 
 def _spectrum(equation: DiscreteEquation) -> list[tuple[float, float]]:
-    """Eigenvalues of the symmetric part at the first state; of a large operator, Ritz values and their weights."""
+    """Eigenvalues of the symmetric part at the first state and their shares; if A is large, Ritz values and weights."""
     (operator,) = operators_of(equation, 1)
     signs = block_signs(operator)
     if operator.assembled is not None:
@@ -147,7 +147,7 @@ def _milliseconds(equation: DiscreteEquation, form: FormSettings, kind: Operator
     single = u.dtype if u.dtype != torch.float64 else torch.float32
     try:
         return _timed(forms.load(equation, form, kind), *(x.to(single) for x in (a[rows], u[rows], v.to(a))))
-    except RuntimeError:  # a residual with constants in double precision
+    except RuntimeError:  # the residual has constants in double precision
         return _timed(forms.load(equation, form, kind), a[rows], u[rows], v.to(a))
 
 
@@ -173,7 +173,7 @@ def _extra_products(form: FormSettings, axes: int) -> str:
 
 
 def _settings(form: FormSettings) -> list[str]:
-    """Everything that was chosen, one a line."""
+    """Everything that was chosen, one line each."""
     lines = []
     for name, value in form.model_dump(exclude={"name", "metric"}).items():
         lines.append(f"{name} {value}")

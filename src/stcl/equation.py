@@ -1,4 +1,4 @@
-"""An equation from a residual function alone: F(u, a) = 0 with a few states, and nothing else."""
+"""An equation F(u, a) = 0 that is made from a residual function and a few states alone."""
 
 from collections import namedtuple
 from collections.abc import Callable, Mapping
@@ -28,10 +28,10 @@ class Equation:
     lengths    extent of the domain along each axis of the grid, 1 if left out
     axes       names of the axes of the grid, in array order; x1, x2, x3 and t if left out
     fields     how many fields u has, if its shape leaves that open. They are its first axis after the batch.
-    saddle     True if a multiplier such as a pressure enforces a constraint; left out: detected
+    saddle     True if a multiplier such as a pressure enforces a constraint; it is detected if left out
     walls      "held": nodes without an equation keep the value that they have in the states, whatever the model says,
-               and their tangents are zero. "free": they enter as the model gives them; then A w + B v = 0 has more
-               solutions than one, and training may find a useless one. Where the residual does not use such values, or
+               and their tangents are zero. "free": they enter as the model gives them. A w + B v = 0 then has more
+               than one solution, and training may find a useless one. Where the residual does not use such values, or
                holds them by a block of their own, this makes no difference.
 
     >>> import torch, stcl
@@ -44,7 +44,7 @@ class Equation:
     Equation: u on x (33 nodes) from inputs of shape (33,), 31 unknowns
     """
 
-    # What stcl.core.interfaces.DiscreteEquation asks and a residual alone does not say: it is measured, or None.
+    # stcl.core.interfaces.DiscreteEquation asks for these. A residual alone does not say them, so they are None.
     tangent_class = None
     tangent_residual = None
     viscosity = None
@@ -69,7 +69,7 @@ class Equation:
             raise EquationError(f"expected as many inputs as responses, got a {tuple(a.shape)} and u {tuple(u.shape)}")
         self.function, self.saddle = residual, saddle
         self._input_shape, self._response_shape = a.shape[1:], u.shape[1:]
-        self._held: tuple[Tensor, Tensor] | None = None  # which nodes, and their values
+        self._held: tuple[Tensor, Tensor] | None = None  # a mask of the nodes that are held, and their values
         layout = infer_layout(u.shape[1:], a.shape[1:], time_axis, lengths, axes, fields)
         a, u = self.inputs_of(a), self.responses_of(u)
         dtype = _widest(self._evaluate, u[:1], a[:1])
@@ -93,14 +93,14 @@ class Equation:
         )
 
     def residual(self, u: Tensor, a: Tensor) -> Any:
-        """F(u, a) for u [B, *response_shape] and a [B, *input_shape] of the layout: without axes of length one."""
+        """F(u, a) for u [B, *response_shape] and a [B, *input_shape] of the layout, which has no axes of length one."""
         if self._held is not None:
             nodes, values = self._held
             u = torch.where(nodes, values.to(u.dtype), u)
         return self._evaluate(u, a)
 
     def _evaluate(self, u: Tensor, a: Tensor) -> Any:
-        """The given function in the layout's shapes; nothing is held."""
+        """The given function in the layout's shapes, with no values held."""
         found = self.function(u.reshape(len(u), *self._response_shape), a.reshape(len(a), *self._input_shape))
         if isinstance(found, Tensor):
             return _squeezed(found)
@@ -153,7 +153,10 @@ def held_values(
 
 
 def _scored(layout: GivenLayout, unknowns: Unknowns) -> GivenLayout:
-    """The layout with the responses that count: where the residual comes in blocks, velocities but no multiplier."""
+    """The layout with the responses that count as scored.
+
+    Where the residual comes in blocks, these are the velocities without the multiplier.
+    """
     if len(unknowns.sizes) == 1:
         return layout
     count = unknowns.sizes[0] * len(layout.responses) // len(unknowns)
@@ -163,7 +166,7 @@ def _scored(layout: GivenLayout, unknowns: Unknowns) -> GivenLayout:
 def _widest(residual: Callable[[Tensor, Tensor], Any], u: Tensor, a: Tensor) -> torch.dtype:
     """float64, unless the residual holds constants that insist on the dtype of the data.
 
-    A RuntimeError may mean something else, too. Then it comes again with the data as they are, and is reported there.
+    A RuntimeError may have another cause. It then comes again with the data as they are, and is reported there.
     """
     try:
         residual(u.double(), a.double())

@@ -23,13 +23,16 @@ from stcl.tangent.spectrum import ritz_values
 from stcl.tangent.structure import condition_number, random_signs, random_start, reference_solve, symmetry_defect
 from stcl.tangent.transforms import basis
 
-STATES = 3
+STATES = 3  # largest number of states at which A is probed
 SMALL = 1000  # unknowns up to which an operator is assembled, and its condition numbers are exact
 ARNOLDI = 60  # steps for the preconditioned operator, whose spectrum is narrow
 
 
 def probe(equation: DiscreteEquation, conditions: bool = True) -> Findings:
-    """Findings for the decision rule; without condition numbers, which take most of the time, if they are not asked."""
+    """Findings for the decision rule.
+
+    Condition numbers take most of the time. They are left out unless `conditions` asks for them.
+    """
     operators = operators_of(equation, STATES)
     found = Findings(unknowns=len(operators[0].unknowns), symmetry_defect=max(symmetry_defect(op) for op in operators))
     if equation.layout.time_axis is not None:
@@ -69,7 +72,7 @@ def _time(found: Findings, operators: list[TangentOperator]) -> Findings:
 
 
 def _is_saddle(equation: DiscreteEquation, operator: TangentOperator) -> bool:
-    """Declared, or the last field does not occur in its own equation."""
+    """Whether a saddle problem is declared or, if nothing is, the last field is absent from its own equation."""
     declared, unknowns = equation.saddle, operator.unknowns
     last = unknowns.response == unknowns.response.max()
     if declared is None:
@@ -84,7 +87,10 @@ def _is_saddle(equation: DiscreteEquation, operator: TangentOperator) -> bool:
 
 
 def _saddle(found: Findings, operators: list[TangentOperator]) -> Findings:
-    """Viscosity and speed of the Oseen symbol from waves φ: ⟨φ, Kφ⟩ = µ|k|²‖φ‖², ‖skew(K)φ‖ = b₀|k|‖φ‖."""
+    """The findings with the metric of a saddle problem.
+
+    Viscosity and speed of its Oseen symbol come from waves φ: ⟨φ, Kφ⟩ = µ|k|²‖φ‖², ‖skew(K)φ‖ = b₀|k|‖φ‖.
+    """
     layout, unknowns = operators[0].equation.layout, operators[0].unknowns
     if len(layout.grid) != 2:
         raise EquationError(f"the metric of saddle problems is for two dimensions, the grid is {layout.grid}")
@@ -141,7 +147,7 @@ def _preconditioned_eigenvalues(operator: TangentOperator, metric: Metric) -> Te
 
 
 def _target_errors(operator: TangentOperator, metric: Metric, solver: Callable[..., krylov.Solution]) -> list[float]:
-    """‖ŵ − w‖/‖w‖ after each number of steps, the median of a few directions."""
+    """‖ŵ − w‖/‖w‖ after each number of steps, the median over a few directions."""
     generator = torch.Generator(operator.u.device).manual_seed(0)
     g = operator.right_hand_side(combinations(operator.equation.states(8)[0], (4,), generator))
     exact = torch.stack([reference_solve(operator, operator.product, row, metric)[0] for row in g])

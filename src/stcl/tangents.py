@@ -18,7 +18,7 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
     """u = S_θ(a) [B, ...] and w = DS_θ(a)[v] [B, q, ...], both differentiable in the weights θ.
 
     Directions v are [q, ...], shared by the batch, or [B, q, ...], in the shape of one input. A model with a method
-    value_and_tangents(a, v) of its own is asked for it; any other is pushed forward, all q tangents along one value.
+    value_and_tangents(a, v) of its own is asked for it. Any other is pushed forward, all q tangents along one value.
 
     >>> import torch, stcl
     >>> u, w = stcl.value_and_tangents(torch.sin, torch.zeros(2, 5), torch.ones(3, 5))
@@ -45,8 +45,8 @@ def jacobian_error(
 ) -> Tensor:
     """‖DS_θ(a_i)[v_k] − w_ik‖ / ‖w_ik‖, [B, q], for directions v [q, ...].
 
-    `truth` holds the tangents w [B, q, ...], or is a solver a ↦ u, whose central differences with a step relative to
-    the input take their place: 2q solves for each sample.
+    `truth` holds the tangents w [B, q, ...], or it is a solver a ↦ u. Central differences of the solver, with a step
+    relative to the input, then take their place. They cost 2q solves for each sample.
 
     >>> import torch, stcl
     >>> stcl.jacobian_error(lambda a: a**2, torch.ones(1, 3), torch.eye(3), lambda a: a**2 + a).mean()  # 2 against 3
@@ -75,8 +75,8 @@ def _differences(solve: Callable[[Tensor], Any], a: Tensor, v: Tensor, step: flo
 class ReverseTangents(nn.Module):
     """A model whose tangents come from reverse mode twice, for operations that have no forward mode.
 
-    w = ∂/∂c [∂⟨c, S_θ(a)⟩/∂a · v], one pair of backward passes for each direction: slower, but it only needs what
-    training needs already, differentiable backward passes.
+    w = ∂/∂c [∂⟨c, S_θ(a)⟩/∂a · v] takes one backward pass for the inner derivative and one for each direction. This is
+    slower, but it only needs what training needs already: differentiable backward passes.
 
     >>> import torch, stcl
     >>> _, w = stcl.value_and_tangents(stcl.ReverseTangents(torch.sin), torch.zeros(2, 5), torch.ones(3, 5))
@@ -108,7 +108,7 @@ class ReverseTangents(nn.Module):
 
 
 def _is_constant(model: Callable[[Tensor], Tensor], a: Tensor, along: Tensor) -> bool:
-    """Whether the derivative exists and is zero: several such tangents at once are an error of torch."""
+    """Whether the derivative exists and is zero. torch fails if several such tangents are taken at once."""
     try:
         return not torch.func.jvp(model, (a,), (along,))[1].any()
     except (RuntimeError, NotImplementedError):

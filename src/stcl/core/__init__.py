@@ -1,1 +1,1 @@
-"""What every room shares: layouts, settings, interfaces, errors, small functions on arrays. Imports no other room."""
+"""What every room shares: layouts, settings, interfaces, errors and functions on arrays. It imports no other room."""

@@ -25,13 +25,17 @@ def norms(fields: np.ndarray) -> np.ndarray:
 
 
 def unit_norm(fields: Any, axes: int) -> Any:
-    """Each field divided by its Euclidean norm over its last `axes` axes, numpy or torch."""
+    """The fields, numpy or torch, each divided by its Euclidean norm over its last `axes` axes."""
     square = (fields * fields).reshape(*fields.shape[: fields.ndim - axes], -1).sum(-1)
     return fields / (square**0.5).reshape(*square.shape, *([1] * axes))
 
 
 def like(x: Any, table: np.ndarray) -> Any:
-    """A constant table next to x: itself for numpy, on x's device (and in its dtype, if floating) for torch."""
+    """A constant table that can be combined with x.
+
+    It is the table itself if x is a numpy array. If x is a tensor, so is the table: on x's device and, if it is
+    floating, in x's dtype.
+    """
     if isinstance(x, np.ndarray):
         return table
     import torch

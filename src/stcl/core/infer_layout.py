@@ -29,9 +29,9 @@ def infer_layout(
     axes: tuple[str, ...] | None,
     fields: int | None,
 ) -> GivenLayout:
-    """The layout of responses and inputs of these shapes, without the batch; the rest as `stcl.Equation` takes it.
+    """The layout of responses and inputs of these shapes, which leave out the batch.
 
-    Axes of length one do not count. All fields are scored.
+    The other arguments are those of `stcl.Equation`. Axes of length one do not count. All fields are scored.
     """
     shape = without_ones(response_shape)
     count = _count_fields(shape, fields, response_shape)

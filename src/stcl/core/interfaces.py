@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TangentClass = Literal["spd", "indefinite", "parabolic", "saddle"]
-Transform = Literal["sine", "cosine", "fourier"]  # of an axis between walls, without flux, periodic
+Transform = Literal["sine", "cosine", "fourier"]  # for an axis between walls, without flux, or periodic
 Solver = Literal["minres", "cg", "gmres", "bicgstab"]
-OperatorClass = TangentClass | Literal["advective"]  # what a probe may find besides: steady, without a Laplacian
+OperatorClass = TangentClass | Literal["advective"]  # a probe may also find a steady A without a Laplacian
 
 
 class DiscreteEquation(Protocol):
-    """F(u, a) = 0 between inputs a and responses u on a grid: all that a derivative term must know of a PDE.
+    """F(u, a) = 0 between inputs a and responses u on a grid. This is all that a derivative term must know of a PDE.
 
     The problems of this package and `stcl.Equation`, which is made from a bare residual, both fulfil it.
     """
@@ -48,7 +48,7 @@ class DiscreteEquation(Protocol):
         """F(u, a) for u [B, *response_shape] and a [B, *input_shape]: a tensor [B, ...] or a named tuple of them."""
 
     def states(self, count: int) -> "tuple[Tensor, Tensor]":
-        """At most `count` inputs and their responses, float64 if possible: where A is looked at before training."""
+        """At most `count` inputs and their responses, in float64 if possible. A is looked at there before training."""
 
     def inputs_of(self, a: "Tensor") -> "Tensor":
         """A model's inputs [B, ...] or directions [..., q, ...] in the shape of the layout."""
@@ -70,7 +70,7 @@ class Metric(Protocol):
         """rᵀ M r for each sample and direction, [B, q]."""
 
     def matrix(self, a: "Tensor") -> "Tensor":
-        """M as a dense matrix for one input a: what tests compare with."""
+        """M as a dense matrix for one input a. Tests compare with it."""
 
 
 class InvertibleMetric(Metric, Protocol):

@@ -1,4 +1,4 @@
-"""How the arrays of a problem are laid out: the one thing problems and networks both know."""
+"""How the arrays of a problem are laid out. This is the one thing that problems and networks both know."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -48,7 +48,7 @@ class DataLoss:
 
 
 class DataOnly:
-    """L_data."""
+    """The objective L_data alone."""
 
     def __init__(self, data_loss: DataLoss) -> None:
         self.data_loss = data_loss

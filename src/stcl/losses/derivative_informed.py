@@ -12,8 +12,8 @@ from stcl.operators.surrogate import Surrogate
 class DerivativeTerm(Protocol):
     """A loss on the surrogate's tangents.
 
-    Called with a batch of inputs a, their responses u and their positions in the training set, on the host; gives the
-    prediction u_θ(a), which the data loss shares, and the derivative loss.
+    It is called with a batch of inputs a, their responses u and, on the host, their positions `rows` in the training
+    set. It gives the prediction u_θ(a), which the data loss shares, and the derivative loss.
     """
 
     def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -22,7 +22,7 @@ class DerivativeTerm(Protocol):
 
 
 class DerivativeInformed:
-    """L_data + γ L_deriv."""
+    """The objective L_data + γ L_deriv."""
 
     def __init__(self, data_loss: DataLoss, term: DerivativeTerm, weight: RatioWeight) -> None:
         self.data_loss, self.term, self.weight = data_loss, term, weight

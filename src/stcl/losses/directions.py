@@ -18,7 +18,7 @@ class SketchDirections:
         self.axes = len(problem.layout.input_shape)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.device = device
-        self.position = 0  # in the pool
+        self.position = 0  # index in the pool of the next direction
         if settings.source == "pool":
             self.pool = self._pool()
 
@@ -58,7 +58,7 @@ class SketchDirections:
 
 
 def combinations(inputs: Tensor, lead: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
-    """Directions [*lead, ...] of unit norm and the covariance of inputs [N, ...]: random sums of their differences."""
+    """Directions [*lead, ...] of unit norm with the covariance of inputs [N, ...]: random sums of their differences."""
     centred = (inputs - inputs.mean(0)).flatten(1)
     shares = torch.randn(*lead, len(inputs), generator=generator, dtype=inputs.dtype, device=inputs.device)
     return unit_norm((shares @ centred).reshape(*lead, *inputs.shape[1:]), inputs.ndim - 1)

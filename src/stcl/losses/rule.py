@@ -1,4 +1,4 @@
-"""The decision rule: which form fits a tangent operator, and which cannot work. Imports no torch."""
+"""The decision rule: which form fits a tangent operator, and which cannot work. This module imports no torch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,22 +24,23 @@ DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the 
 RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
 WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
 INITIAL = 2  # largest number of frames that an initial condition enters
-STEPS = (5, 10, 20)  # of the target's solver, the paper's first
+STEPS = (5, 10, 20)  # numbers of steps of the target's solver that are tried; the first is the paper's
 
 
 def form_for(kind: OperatorClass | None, metric: MetricSettings | None, driven: bool) -> FormSettings:
     """The form of the paper's table for the class of the tangent operator A.
 
-    spd         stiff, so the residual is measured by an inverse Laplacian
-    indefinite  a positive metric leaves near-resonant modes without curvature: match a solved tangent instead
-    parabolic   the space-time residual, relative to its right-hand side where the input drives the equation; an
-                initial condition has no right-hand side
-    saddle      momentum without its gradient part, weighed by the Oseen symbol, with divergence and boundary terms
+    spd         A is stiff, so the residual is measured by an inverse Laplacian.
+    indefinite  A positive metric leaves near-resonant modes without curvature. A solved tangent is matched instead.
+    parabolic   The space-time residual is taken, relative to its right-hand side where the input drives the equation.
+                An initial condition has no right-hand side.
+    saddle      The momentum residual is taken without its gradient part and weighed by the Oseen symbol. Divergence and
+                boundary terms are added.
 
-    And for a class that is not in it:
+    There is one class that the table does not have:
 
-    advective   steady and without a Laplacian: of first order κ(AᵀA) only grows like h⁻², and no metric of the above
-                fits; the residual, relative to its right-hand side
+    advective   A is steady and without a Laplacian. If it is of first order, κ(AᵀA) only grows like h⁻², and none
+                of the metrics above fits. The residual is taken relative to its right-hand side.
     """
     match kind:
         case "spd" | "saddle" if metric is not None:
@@ -66,23 +67,26 @@ def default_form(equation: DiscreteEquation) -> FormSettings:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a probe has measured of A; the worst of its states, except for condition numbers, which are medians."""
+    """What a probe has measured of A.
+
+    Symmetry and eigenvalues are those of the worst state. Condition numbers and target errors are medians over states.
+    """
 
     unknowns: int
     symmetry_defect: float  # ‖A − Aᵀ‖/‖A‖
     time_axis: str | None = None
-    driven_frames: int | None = None  # in which B v is not zero; of problems in time
+    driven_frames: int | None = None  # number of frames in which B v is not zero, for problems in time
     saddle: bool = False
-    alignment: float | None = None  # of waves and their images; steady problems without a multiplier
+    alignment: float | None = None  # alignment of waves and their images, for steady problems without a multiplier
     metric: FittedLaplacian | LerayOseen | None = None
     lowest: float | None = None  # smallest real part of the eigenvalues of MA, relative to the largest
-    nearest: float | None = None  # smallest modulus of them, relative to the largest
+    nearest: float | None = None  # smallest modulus of the eigenvalues of MA, relative to the largest
     condition_raw: float | None = None  # κ(AᵀA)
-    condition_raw_is_bound: bool = False  # it is at least that
-    condition_metric: float | None = None  # κ(AᵀMA), of the scored responses
-    condition_metric_is_bound: bool = False
-    solver: Solver | None = None  # the Krylov method for A; of elliptic operators
-    target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver, median of ‖ŵ − w‖/‖w‖
+    condition_raw_is_bound: bool = False  # κ(AᵀA) is only known to be at least that
+    condition_metric: float | None = None  # κ(AᵀMA) in the scored responses
+    condition_metric_is_bound: bool = False  # κ(AᵀMA) is only known to be at least that
+    solver: Solver | None = None  # the Krylov method that fits an elliptic A
+    target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver and the median of ‖ŵ − w‖/‖w‖ after them
 
     @property
     def symmetric(self) -> bool:
@@ -96,7 +100,7 @@ class Findings:
 
     @property
     def driven(self) -> bool:
-        """The input acts on the equation; an initial condition only enters the first frames' differences."""
+        """Whether the input acts on the equation. An initial condition only enters the first frames' differences."""
         return self.driven_frames is None or self.driven_frames > INITIAL
 
     @property
@@ -111,10 +115,11 @@ class Findings:
 
 
 def choose(found: Findings) -> tuple[FormSettings, list[str]]:
-    """The form for what was measured, and why, a sentence each.
+    """The form for what was measured, and the reasons for it, a sentence each.
 
-    It is the paper's for the operator's class, with one exception: where a few Krylov steps solve a definite elliptic
-    operator, as they do an indefinite one, matching the solved tangent has a Hessian with κ = 1 at hardly more cost.
+    It is the paper's form for the operator's class, with one exception. Where a few Krylov steps solve a definite
+    elliptic operator, as they do an indefinite one, the solved tangent is matched. This has a Hessian with κ = 1 at
+    hardly more cost.
     """
     kind = found.tangent_class
     form, reasons = form_for(kind, found.metric, found.driven), list(_reasons(found, kind))

@@ -1,4 +1,4 @@
-"""The tangents DS_θ(a)[v] along a few directions per update, judged by a form. No labels."""
+"""The tangents DS_θ(a)[v] along a few directions per update, judged by a form. They need no labels."""
 
 from typing import Any, Protocol
 

@@ -13,11 +13,11 @@ class StoredTangents:
     """
 
     def __init__(self, directions: Tensor, labels: Tensor, q: int, device: torch.device) -> None:
-        """directions [r, *input_shape], labels [N, r, *tangent_shape]."""
+        """The bank holds directions [r, *input_shape] and labels [N, r, *tangent_shape]."""
         self.directions, self.labels, self.q, self.device = directions.to(device), labels, q, device
 
     def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction and the derivative loss from one pass; labels stand in the rows of the batch, not in u."""
+        """The prediction and the derivative loss from one pass. The labels are those of `rows`; u is not used."""
         chosen = torch.randperm(len(self.directions))[: self.q]
         labels = self.labels[rows[:, None], chosen].to(self.device, non_blocking=True)
         prediction, w = surrogate.value_and_tangents(a, self.directions[chosen.to(self.device)])

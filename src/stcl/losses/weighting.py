@@ -14,7 +14,7 @@ class RatioWeight:
 
     def __init__(self, lam: float, settings: Weighting, device: torch.device) -> None:
         self.lam, self.settings = lam, settings
-        self.averages = torch.zeros(2, device=device)  # of L_data and L_deriv
+        self.averages = torch.zeros(2, device=device)  # moving averages of L_data and L_deriv
         self.started = False
 
     def __call__(self, data: Tensor, derivative: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from stcl.operators.rows import product
 
 SOURCE = Path(__file__).with_name("rows.c")
 REALS = {torch.float32: "float", torch.float64: "double"}
-_PROTOTYPE = re.compile(r"^(void|long) (\w+)\(([^)]*)\) \{", re.MULTILINE)  # functions that are not static
+_PROTOTYPE = re.compile(r"^(void|long) (\w+)\(([^)]*)\) \{", re.MULTILINE)  # it matches functions that are not static
 # Without errno and traps, the GELU is done in vectors. Nothing here changes the order of a sum.
 FLAGS = ["-O3", "-march=native", "-std=gnu11", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared"]
 if platform.machine() in ("x86_64", "AMD64"):
@@ -116,7 +116,7 @@ class _Strides(ctypes.Structure):
 
     @classmethod
     def of(cls, dh: Tensor) -> "_Strides":
-        """Of a contiguous tensor, 0 along axes of one element, which stands for all."""
+        """The strides of a contiguous tensor; 0 along axes of one element, which stands for all."""
         return cls(*(stride if n > 1 else 0 for n, stride in zip(dh.shape[:4], dh.contiguous().stride(), strict=False)))
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 class TruncatedDFT(NamedTuple):
-    """Real matrices of one grid."""
+    """The real matrices of the transform on one grid."""
 
     analysis_y: Tensor  # [2m, ny]: rows Re ky = 0..m−1, then Im
     synthesis_y: Tensor  # [ny, 2m]
@@ -43,7 +43,7 @@ def truncated_dft(nx: int, ny: int, modes: int, dtype: torch.dtype, device: torc
 
     cos, sin = _waves(np.arange(modes + 1), nx)
     waves_x = np.concatenate([cos, sin[1:]])
-    # (Re + i Im)(cos kx − i sin kx) for both signs of kx
+    # The entries are those of (Re + i Im)(cos kx − i sin kx) for both signs of kx.
     signs_x = np.zeros((2 * modes, 2, 2 * modes + 1, 2))
     for row, k in enumerate([*range(modes), *range(-modes, 0)]):
         signs_x[row, 0, abs(k), 0] = signs_x[row, 1, abs(k), 1] = 1
@@ -51,7 +51,7 @@ def truncated_dft(nx: int, ny: int, modes: int, dtype: torch.dtype, device: torc
             signs_x[row, 0, modes + abs(k), 1] = np.sign(k)
             signs_x[row, 1, modes + abs(k), 0] = -np.sign(k)
     matrices = (analysis_y, synthesis_y, waves_x, signs_x.reshape(4 * modes, -1))
-    # The cache outlives the caller's context: no inference tensors in it, and, unlike from_numpy's, no wrapped ones.
+    # The cache outlives the caller's context. It holds no inference tensors and, unlike from_numpy's, no wrapped ones.
     kind = getattr(np, str(dtype).removeprefix("torch."), np.float64)
     with torch.inference_mode(False):
         tensors = [torch.from_dlpack(np.ascontiguousarray(a, dtype=kind)) for a in matrices]
@@ -95,9 +95,9 @@ def synthesise_x(dft: TruncatedDFT, modes: Tensor, r: int) -> Tensor:
 
 
 def synthesise_y_onto(dft: TruncatedDFT, rows: Tensor, halves: Tensor) -> Tensor:
-    """rows [N, ny, C] plus those of half spectra [..., 2m, C] of as many rows, added in place.
+    """rows [N, ny, C] plus the rows of as many half spectra [..., 2m, C], added in place.
 
-    In place on a view, autograd would copy the whole gradient: so rows are what is passed, and viewed afterwards.
+    Autograd would copy the whole gradient of a view that is changed in place, so rows are passed and viewed afterwards.
     """
     halves = halves.view(len(rows), -1, rows.shape[-1])
     return rows.baddbmm_(dft.synthesis_y.expand(len(rows), -1, -1), halves)

@@ -1,7 +1,7 @@
 """The pieces of an FNO on a value and its q tangents at once, with their gradients.
 
-Between two of them, only modes are mixed. All of them keep nothing but their inputs for the backward pass. What
-happens at the nodes is in `rows`; here, half spectra become modes, which is the only place where rows meet.
+Between two pieces, only modes are mixed. All of them keep nothing but their inputs for the backward pass. What happens
+at the nodes is in `rows`. Here, half spectra become modes; this is the only place where rows meet.
 """
 
 from types import ModuleType
@@ -90,5 +90,5 @@ def _dft(field: Tensor, cutoff: int) -> TruncatedDFT:
 
 
 def _rows(field: Tensor) -> ModuleType:
-    """Whatever does the rows fastest: C for a CPU that has a compiler, torch for everything else."""
+    """The module that does the rows fastest: C for a CPU that has a compiler, torch for everything else."""
     return compiled_rows if compiled_rows.available(field) else rows

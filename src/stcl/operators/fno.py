@@ -22,7 +22,7 @@ class SpectralWeights(nn.Module):
         )
 
     def matrices(self) -> Tensor:
-        """[2, 2m·m, in, out]: real and imaginary parts, one matrix per mode (ky, kx)."""
+        """Real and imaginary parts [2, 2m·m, in, out], one matrix per mode (ky, kx)."""
         return torch.cat([w.permute(4, 3, 2, 0, 1) for w in (self.positive, self.negative)], 2).flatten(1, 2)
 
 
@@ -37,8 +37,8 @@ class FNO(nn.Module):
         h₁ = K₁(L x + l),   h_ℓ₊₁ = K_ℓ₊₁ g(h_ℓ),   y = W₂ g(W₁ g(h_layers) + b₁) + b₂,
 
     where K_ℓ f is the spectral convolution of f plus P_ℓ f + p_ℓ at each node. `init` is the law of the spectral
-    weights, standard normal or uniform on [0, 1), over width². Weights are drawn in the order lift; per block
-    kx ≥ 0, kx < 0, pointwise; head.
+    weights, standard normal or uniform on [0, 1), before they are divided by width². Weights are drawn in this order:
+    lift; kx ≥ 0, kx < 0 and pointwise of each block; head.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class FNO(nn.Module):
             if layer > 1:
                 dual, modes = Layer.apply(dual, modes, self.pointwise[layer].weight, self.modes)
             modes = mix(modes, self.spectral[layer].matrices())
-            modes[0, 0, 0, ::r] += math.sqrt(nodes) * self.pointwise[layer].bias  # a constant, of the values only
+            # The bias is a constant, and only the values have it.
+            modes[0, 0, 0, ::r] += math.sqrt(nodes) * self.pointwise[layer].bias
         head_in, head_out = self.head_in, self.head_out
         y, dy = Head.apply(dual, modes, head_in.weight, head_in.bias, head_out.weight, head_out.bias, self.modes)
         return y.squeeze(2), dy.transpose(1, 2)
@@ -98,8 +99,8 @@ class FNO(nn.Module):
         """h₁ = K₁(L x + l) of x, and K₁ L dx: [..., nx, r, ny, c_in] → [..., nx, r, ny, width].
 
         The lift is folded into the first layer's matrices, so that the transform acts on c_in channels and no lifted
-        field exists. Biases ride on a constant channel. Neither depends on x: directions that all samples share, or
-        that are constant along an axis, stay small here.
+        field exists. Biases ride on a constant channel. The matrices do not depend on x, so directions that all
+        samples share, or that are constant along an axis, stay small here.
         """
         lift, pointwise = self.lift, self.pointwise[0]
         lifted = torch.cat([lift.weight.mT, lift.bias.unsqueeze(0)])
@@ -113,7 +114,7 @@ class FNO(nn.Module):
     def _convolve(self, fields: Tensor, matrices: Tensor, local: Tensor, bias: Tensor | None) -> Tensor:
         """Spectral plus pointwise map of fields [B, nx, r, ny, in] by [2, 2m·m, in, out], [out, in] and [out].
 
-        The bias enters as what it is, the zero mode (1/√(nx ny) everywhere): one pass over the field less.
+        The bias enters as what it is, the zero mode (1/√(nx ny) everywhere). This saves one pass over the field.
         """
         b, nx, r, ny, _ = fields.shape
         dft = truncated_dft(nx, ny, self.modes, fields.dtype, fields.device)
@@ -133,7 +134,7 @@ class FNO(nn.Module):
 
 
 def mix(modes: Tensor, matrices: Tensor) -> Tensor:
-    """Complex matrix per mode: [m, 2m, 2, N, in] and [2, 2m·m, in, out] → [m, 2m, 2, N, out]."""
+    """Each mode times its complex matrix: [m, 2m, 2, N, in] and [2, 2m·m, in, out] → [m, 2m, 2, N, out]."""
     re, im = modes.flatten(0, 1).unbind(1)
     real, imag = matrices.unbind(0)
     out_re = torch.bmm(re, real).baddbmm_(im, imag, alpha=-1)

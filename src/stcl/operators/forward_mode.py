@@ -10,7 +10,7 @@ def value_and_tangents(network: Callable[[Tensor], Tensor], x: Tensor, dx: Tenso
     """y = f(x) [B, ...] and dy [B, q, ...] for directions dx [q, ...] shared by the batch or [B, q, ...].
 
     Directions that are constant along a grid axis may have one node there. A network with a method of the same name
-    does it its own, faster way; for any other, the q tangents are pushed forward together along one value.
+    does it in its own, faster way. For any other, the q tangents are pushed forward together along one value.
     """
     own = getattr(network, "value_and_tangents", None)
     if own is not None:
@@ -19,7 +19,7 @@ def value_and_tangents(network: Callable[[Tensor], Tensor], x: Tensor, dx: Tenso
         dx = dx.unsqueeze(0)
     dx = dx.expand(len(x), -1, *x.shape[1:])
 
-    # Not torch.func.linearize: it folds the weights into constants, and tangents have no gradient with respect to them.
+    # torch.func.linearize would fold the weights into constants: tangents would have no gradient in the weights.
     def pushforward(v: Tensor) -> tuple[Tensor, Tensor]:
         value, tangent = torch.func.jvp(network, (x,), (v,))  # type: ignore[misc]  # no auxiliary output is asked for
         return value, tangent

@@ -59,7 +59,7 @@ def block_backward(
 def head_forward(
     dual: Tensor, half: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, dft: TruncatedDFT
 ) -> tuple[Tensor, Tensor]:
-    """Last GELU and pointwise head, y = W₂ g(W₁ g(h) + b₁) + b₂, and its q tangents, from H as in `block_forward`.
+    """The last GELU and pointwise head, y = W₂ g(W₁ g(h) + b₁) + b₂, and its q tangents, from H as in `block_forward`.
 
     The head acts at each node alone and has few outputs, so its Jacobian is formed once per node, in reverse,
 
@@ -82,14 +82,14 @@ def head_forward(
 def head_backward(
     dual: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, dft: TruncatedDFT, y_bar: Tensor, dy_bar: Tensor
 ) -> tuple[Tensor, ...]:
-    """The bars of H₀, the half spectra, W₁, b₁ and W₂, and that of R, which is one of W₁ and W₂; `dual` is H."""
+    """The bars of H₀, the half spectra, W₁, b₁, W₂ and R, which is a product of W₁ and W₂; `dual` is H."""
     h, dh = _value(dual), _tangents(dual)
     bar, r = torch.empty_like(dual), product(w1, w2)
     z, slope, y_bar = _aten.gelu(h).flatten(0, -2), _slope(h), y_bar.reshape(-1, len(w2))
     k = torch.addmm(b1, z, w1.mT)
     slope_k, inner = _slope(k), _inner(k, r, h)
 
-    # ẏ_j = J ḣ_j: J̄, from it the bars of its factors, and those of the tangents
+    # ẏ_j = J ḣ_j gives J̄, from it the bars of its factors, and the bars of the tangents.
     jacobian_bar = torch.stack([(along.unsqueeze(-1) * dh).sum(-3, keepdim=True) for along in dy_bar.unbind(-1)], -2)
     slope_bar = (jacobian_bar * inner).sum(-2)
     inner_bar = (jacobian_bar * slope.unsqueeze(-2)).flatten(0, -3).flatten(1)
@@ -127,7 +127,7 @@ def _gelu(h: Tensor, dh: Tensor) -> Tensor:
 
 
 def _gelu_adjoint(h: Tensor, dh: Tensor, bar: Tensor) -> None:
-    """H̄ in place of T̄ in `bar`."""
+    """Replace T̄ in `bar` by H̄."""
     slope_bar = (_tangents(bar) * dh).sum(-3, keepdim=True)
     bar.mul_(_slope(h))
     _value(bar).addcmul_(slope_bar, _curvature(h))

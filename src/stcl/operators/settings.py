@@ -10,9 +10,13 @@ from stcl.core.settings import Positive, Settings
 class Network(Settings):
     """The Fourier neural operator."""
 
-    width: Positive = Field(32, description="channels of the hidden layers")
-    modes: Positive = Field(12, description="Fourier modes kept per axis")
-    layers: Positive = Field(4, description="Fourier layers")
+    width: Positive = Field(32, description="number of channels of the hidden layers")
+    modes: Positive = Field(12, description="number of Fourier modes that are kept per axis")
+    layers: Positive = Field(4, description="number of Fourier layers")
     head: Positive = Field(128, description="hidden width of the pointwise output head")
-    init: Literal["normal", "uniform"] = Field("normal", description="spectral weights: N(0,1) or U[0,1), over width²")
-    standardise: bool = Field(False, description="subtract mean and divide by std of the training inputs")
+    init: Literal["normal", "uniform"] = Field(
+        "normal", description="law of the spectral weights, N(0,1) or U[0,1), before they are divided by width²"
+    )
+    standardise: bool = Field(
+        False, description="whether to subtract the mean of the training inputs and divide by their standard deviation"
+    )

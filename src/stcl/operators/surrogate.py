@@ -63,7 +63,7 @@ class Surrogate(nn.Module):
         return self._ordered(self.mesh.expand(*lead, -1), fields.expand(*lead, -1))
 
     def _channel_tangents(self, v: Tensor) -> Tensor:
-        """Zero for the coordinates; still one node along the axes the input does not have."""
+        """The channels' tangents: zero for the coordinates, and one node along the axes the input does not have."""
         fields = self._fields(v) / self.input_std
         return self._ordered(fields.new_zeros(*fields.shape[:-1], len(self.layout.axes)), fields)
 

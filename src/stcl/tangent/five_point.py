@@ -21,7 +21,7 @@ def on_interior(equation: DiscreteEquation, u: Tensor, a: Tensor) -> Callable[[T
 
 
 def five_point(equation: DiscreteEquation, u: Tensor, a: Tensor) -> Callable[[Tensor], Tensor]:
-    """The same for an A that couples each interior node of a rectangle to its four neighbours at most."""
+    """`on_interior` for an A that couples each interior node of a rectangle to its four neighbours at most."""
     m1, m2 = (n - 2 for n in equation.layout.grid)
     i, j = torch.arange(m1, device=u.device)[:, None], torch.arange(m2, device=u.device)
     probes = torch.stack([(colour((i, j)) == c).to(u.dtype) for c in range(5)])
@@ -40,7 +40,7 @@ def five_point(equation: DiscreteEquation, u: Tensor, a: Tensor) -> Callable[[Te
 
 
 def is_five_point(equation: DiscreteEquation, u: Tensor, a: Tensor) -> bool:
-    """Whether five coefficients per node are all of A at one state: tried on random fields."""
+    """Whether five coefficients per node are all of A at one state. This is tried on random fields."""
     equations = single_block(equation.residual(u, a), "five_point").shape[1:]
     if equations != tuple(n - 2 for n in equation.layout.grid) or len(equations) != 2:
         return False

@@ -1,9 +1,9 @@
 """A fixed number of Krylov steps for many systems at once.
 
 Every solver takes the operator A, right-hand sides g [..., *field], a positive preconditioner M ≈ A⁻¹, the number of
-steps m, and how many trailing axes make up one vector; it starts from zero and gives x ≈ A⁻¹g and the relative
-residual it left. A and M act on tensors of the shape of g. The systems do not see each other, nothing is read back to
-the host, and a system that is solved, or whose g is zero, stops where it is while the others go on.
+steps m, and how many trailing axes make up one vector. It starts from zero and gives x ≈ A⁻¹g and the relative
+residual that is left. A and M act on tensors of the shape of g. The systems do not see each other, and nothing is read
+back to the host. A system that is solved, or whose g is zero, stops where it is while the others go on.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Dot = Callable[[Tensor, Tensor], Tensor]
 
 
 class Solution(NamedTuple):
-    """x [..., *field] and ‖g − A x‖/‖g‖ [...]; 0 where g is zero."""
+    """x [..., *field] and ‖g − A x‖/‖g‖ [...], which is 0 where g is zero."""
 
     x: Tensor
     residual: Tensor
@@ -26,9 +26,9 @@ class Solution(NamedTuple):
 def minres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
     """Preconditioned MINRES for symmetric A, definite or not.
 
-    Lanczos in the inner product of M with a running QR factorisation by Givens rotations (c, s), in the recurrences of
-    Elman, Silvester and Wathen (2014), algorithm 4.1. rᵀ M r never grows, unless A is singular in this precision: x is
-    zero where it did. One more product with A gives the residual of x itself.
+    It runs Lanczos in the inner product of M, with a running QR factorisation by Givens rotations (c, s). The
+    recurrences are those of Elman, Silvester and Wathen (2014), algorithm 4.1. rᵀ M r never grows, unless A is singular
+    in this precision; x is zero where it did. One more product with A gives the residual of x itself.
     """
     dot = _dot(axes)
     g, scale = _scaled(g, axes)
@@ -82,9 +82,9 @@ def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: in
 
 
 def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
-    """BiCGStab with right preconditioner for any A: two products with A a step.
+    """BiCGStab with right preconditioner for any A.
 
-    Its residuals go up and down: x is the iterate with the smallest.
+    Each step takes two products with A. The residuals go up and down, so x is the iterate with the smallest one.
     """
     dot = _dot(axes)
     g, scale = _scaled(g, axes)
@@ -111,11 +111,12 @@ def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, ax
 
 
 def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
-    """GMRES with right preconditioner for any A: the smallest ‖g − A x‖ there is after as many products.
+    """GMRES with right preconditioner for any A.
 
-    Arnoldi with Gram-Schmidt done twice and a running QR factorisation by Givens rotations (c, s). It keeps one vector
-    a step, and its work grows with their square: meant for few steps. ‖g − A x‖ never grows, unless A is singular in
-    this precision: x is zero where it did.
+    It has the smallest ‖g − A x‖ there is after as many products. It runs Arnoldi with Gram-Schmidt done twice and a
+    running QR factorisation by Givens rotations (c, s). It keeps one vector a step, and its work grows with the square
+    of their number, so it is meant for few steps. ‖g − A x‖ never grows, unless A is singular in this precision; x is
+    zero where it did.
     """
     dot = _dot(axes)
     g, scale = _scaled(g, axes)
@@ -160,7 +161,7 @@ def _dot(axes: int) -> Dot:
 
 
 def _scaled(g: Tensor, axes: int) -> tuple[Tensor, Tensor]:
-    """g with largest entry 1, so that squares of float32 neither overflow nor vanish, and the factor."""
+    """g over its largest |entry|, so that squares of float32 neither overflow nor vanish, and that |entry|."""
     scale = g.abs().amax(tuple(range(-axes, 0)), keepdim=True)
     return g * _inverse(scale), scale
 

@@ -1,4 +1,4 @@
-"""Which Laplacian is nearest to a tangent operator: D^1/2 (Σ wᵢ Lᵢ + shift) D^1/2 from products with smooth modes."""
+"""The Laplacian D^1/2 (Σ wᵢ Lᵢ + shift) D^1/2 nearest to a tangent operator, from products with smooth modes."""
 
 import itertools
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from stcl.tangent.spectrum import Linear
 from stcl.tangent.stencil import diagonal
 from stcl.tangent.transforms import KINDS, basis, laplacian_diagonal
 
-MODES = 6  # per axis, from the smoothest to the roughest
-SPREAD = 1.5  # of the diagonal, largest to smallest, from which on the fit divides by it
+MODES = 6  # modes per axis, from the smoothest to the roughest
+SPREAD = 1.5  # ratio of the diagonal's largest to its smallest entry from which on the fit divides by it
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,27 @@ class LaplacianFit:
     shift: float  # negative for an operator like −Δ − κ²
     scaled: bool
     negated: bool  # the sign is minus: the equation was written as Δu = …
-    alignment: float  # |⟨φ, Aφ⟩| / ‖Aφ‖ over the modes φ: 1 if they are eigenvectors, 0 for a first-order operator
+    alignment: float  # mean |⟨φ, Aφ⟩| / ‖Aφ‖ of the modes φ: 1 if they are eigenvectors, 0 for a first-order operator
 
     smooth: float  # the smallest eigenvalue of Σ wᵢ Lᵢ that is not zero
 
     @property
     def positive_shift(self) -> float:
-        """The shift of a positive operator near this one: half the opposite shift where A itself is indefinite.
+        """The shift of a positive operator near this one.
 
-        Between ends without values a constant is in the Laplacian's kernel: it weighs like the smoothest wave.
+        It is half the opposite shift where A itself is indefinite. Between ends without values a constant is in the
+        Laplacian's kernel. It then weighs at least as much as the smoothest wave.
         """
         shift = self.shift if self.shift >= 0 else -self.shift / 2
         return shift if "sine" in self.transforms else max(shift, self.smooth)
 
 
 def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
-    """Ends by which modes are nearest to eigenvectors, then weights and shift by least squares over all states."""
+    """The Laplacian nearest to A at these states.
+
+    Its ends are those whose modes are nearest to eigenvectors. Weights and shift then come from least squares over all
+    states.
+    """
     equation = operators[0].equation
     equations = single_block(equation.residual(operators[0].u, operators[0].a), "fitted_laplacian").shape[1:]
     grid = equation.layout.grid
@@ -56,7 +61,7 @@ def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
     kinds = max(probed, key=lambda kinds: probed[kinds][1])
     images, alignment, symbols = probed[kinds]
     roughness = symbols.sum(1)
-    negated = bool(np.sum(images.mean(0) * (roughness - roughness.mean())) < 0)  # falls with roughness
+    negated = bool(np.sum(images.mean(0) * (roughness - roughness.mean())) < 0)  # ⟨φ, Aφ⟩ falls with roughness
     weights, shift = _least_squares(-images if negated else images, symbols)
 
     own = laplacian_diagonal(kinds, weights, shift, nodes)
@@ -72,7 +77,10 @@ def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
 
 
 def _worth_scaling(operators: list[TangentOperator], ratios: list[Tensor], own: np.ndarray) -> bool:
-    """Whether A's diagonal varies other than the fit's, keeps its sign, and was found: A has next neighbours only."""
+    """Whether A's diagonal varies unlike the fit's, keeps its sign, and was found.
+
+    It was found if A couples next neighbours only.
+    """
     d = torch.stack(ratios)
     if not (d.amin() > 0 or d.amax() < 0) or d.abs().amax() < SPREAD * d.abs().amin():
         return False
@@ -88,14 +96,14 @@ def _worth_scaling(operators: list[TangentOperator], ratios: list[Tensor], own: 
 
 def _scaled_product(operator: TangentOperator, d: Tensor) -> Linear:
     """D^-1/2 A D^-1/2 with D = d / mean d."""
-    scale = (d / d.mean()).rsqrt()  # also where all of d is negative
+    scale = (d / d.mean()).rsqrt()  # d / mean d is positive also where all of d is negative
     return lambda x: scale * operator.product(scale * x)
 
 
 def _probe(
     products: list[Linear], operator: TangentOperator, kinds: tuple[Transform, ...], nodes: torch.Size
 ) -> tuple[np.ndarray, float, np.ndarray]:
-    """⟨φ, Aφ⟩ of each state and mode, the mean alignment, and the eigenvalues of L₁ … L_d for each mode [modes, d]."""
+    """⟨φ, Aφ⟩ for each state and mode, the mean alignment, and the eigenvalues of L₁ … L_d for each mode [modes, d]."""
     bases = [basis(kind, m) for kind, m in zip(kinds, nodes, strict=True)]
     fields = len(operator.unknowns) // nodes.numel()
     chosen = [np.unique(np.geomspace(1, m, MODES).round().astype(int)) - 1 for m in nodes]
@@ -116,7 +124,7 @@ def _probe(
 
 
 def _least_squares(images: np.ndarray, symbols: np.ndarray) -> tuple[tuple[float, ...], float]:
-    """Weights ≥ 0 and a shift of either sign that give the images, in relative terms."""
+    """Weights ≥ 0 and a shift of either sign that fit the images best in relative terms."""
     target = images.mean(0)
     importance = 1 / (np.abs(target) + 0.02 * np.median(np.abs(target)))
     columns = np.column_stack([symbols, np.ones(len(symbols)), -np.ones(len(symbols))])

@@ -10,17 +10,17 @@ from stcl.core.interfaces import DiscreteEquation
 from stcl.tangent.residual import input_derivative, state_derivative
 from stcl.tangent.unknowns import Unknowns
 
-COLUMNS = 256  # of a matrix that are made together
+COLUMNS = 256  # columns of a matrix that are made together
 
 
 class TangentOperator:
     """A = ∂F/∂u (u, a) between the unknowns of the residual."""
 
     def __init__(self, equation: DiscreteEquation, u: Tensor, a: Tensor) -> None:
-        """At one sample, u [*response_shape] and a [*input_shape]."""
+        """Linearise at one sample, u [*response_shape] and a [*input_shape]."""
         self.equation, self.u, self.a = equation, u[None], a[None]
         self.unknowns = Unknowns(equation.residual(self.u, self.a), equation.layout)
-        self.assembled: Tensor | None = None  # A as a matrix, if `assemble` was called: products are faster then
+        self.assembled: Tensor | None = None  # A as a matrix once `assemble` was called; products are then faster
 
     def product(self, x: Tensor) -> Tensor:
         """A x for x [k, unknowns]."""

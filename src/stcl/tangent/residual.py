@@ -1,4 +1,4 @@
-"""r = A w + B v: the sensitivity equation, left-hand side."""
+"""r = A w + B v, the left-hand side of the sensitivity equation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +13,9 @@ from stcl.tangent.scalar_factors import ScalarFactors
 def tangent_residual(equation: DiscreteEquation, u: Tensor, a: Tensor, w: Tensor, v: Tensor) -> Any:
     """r = DF(u, a)[w, v] = A(u,a) w + B(u,a) v, [B, q, ...], by one forward-mode pass of the residual F.
 
-    u [B, *response_shape], a [B, *input_shape], w [B, q, *response_shape]; directions v [B, q, *input_shape]
-    or, shared by the batch, [q, *input_shape]. Where F comes in blocks, so does r. An equation may write r out as its
-    own `tangent_residual`, where that is measurably faster.
+    The shapes are u [B, *response_shape], a [B, *input_shape] and w [B, q, *response_shape]. Directions v are
+    [B, q, *input_shape] or, shared by the batch, [q, *input_shape]. Where F comes in blocks, so does r. An equation may
+    write r out as its own `tangent_residual`, where that is measurably faster.
     """
     if equation.tangent_residual is not None:
         return equation.tangent_residual(u, a, w, v)
@@ -27,7 +27,7 @@ def tangent_residual(equation: DiscreteEquation, u: Tensor, a: Tensor, w: Tensor
 
 
 def state_derivative(equation: DiscreteEquation, u: Tensor, a: Tensor, w: Tensor) -> Any:
-    """A(u,a) w, shapes as in `tangent_residual`."""
+    """A(u,a) w, with shapes as in `tangent_residual`."""
 
     def along(w_k: Tensor) -> Any:
         return _forward(equation.residual, (u, a), (w_k, torch.zeros_like(a)))
@@ -36,7 +36,7 @@ def state_derivative(equation: DiscreteEquation, u: Tensor, a: Tensor, w: Tensor
 
 
 def input_derivative(equation: DiscreteEquation, u: Tensor, a: Tensor, v: Tensor) -> Any:
-    """B(u,a) v, shapes as in `tangent_residual`; [B, q, ...] also for shared directions."""
+    """B(u,a) v, with shapes as in `tangent_residual`. It is [B, q, ...] also for shared directions."""
 
     def along(v_k: Tensor) -> Any:
         return _forward(equation.residual, (u, a), (torch.zeros_like(u), v_k.expand_as(a)))

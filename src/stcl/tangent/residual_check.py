@@ -1,4 +1,4 @@
-"""Refusal of a function that is not a residual: its shapes, its values, and its derivatives in both arguments."""
+"""Refusal of a function that is not a residual, by its shapes, its values, and its derivatives in both arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ def check_residual(function: Callable[[Tensor, Tensor], Any], u: Tensor, a: Tens
 
 
 def _check_derivative(name: str, function: Callable[[Tensor], Any], x: Tensor, along: Tensor) -> None:
-    """Forward mode against central differences."""
+    """Refuse a derivative that forward mode lacks, that is zero, or that differs from central differences."""
     try:
         derivative = torch.func.jvp(lambda x: torch.cat([b.flatten() for b in as_blocks(function(x))]), (x,), (along,))[
             1

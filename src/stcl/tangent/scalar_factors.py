@@ -17,10 +17,10 @@ _WITH_NUMBER = {function: op for op, functions in _ARITHMETIC.items() for functi
 
 
 class ScalarFactors(TorchFunctionMode):
-    """Within it, `2 * x` multiplies by the number 2; the same bits, sooner.
+    """A mode in which `2 * x` multiplies by the number 2. It gives the same bits, sooner.
 
     By itself torch makes the number a tensor. Forward mode then looks for its tangent, takes a zero without memory, and
-    finds the shape of every product with it in Python: a millisecond each, which is most of a small residual.
+    finds the shape of every product with it in Python. Each takes a millisecond, which is most of a small residual.
     """
 
     def __torch_function__(

@@ -1,4 +1,4 @@
-"""Which Krylov method fits a tangent operator A, and which cannot work. Imports no torch."""
+"""Which Krylov method fits a tangent operator A, and which cannot work. This module imports no torch."""
 
 from stcl.core.interfaces import Solver
 

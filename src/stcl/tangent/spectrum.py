@@ -11,9 +11,9 @@ Linear = Callable[[Tensor], Tensor]
 def ritz_values(product: Linear, start: Tensor, steps: int, symmetric: bool) -> tuple[Tensor, Tensor]:
     """Ritz values of an operator on vectors [unknowns], and the weight of each in the start vector.
 
-    Lanczos with full orthogonalisation, Arnoldi if the operator is not symmetric: extreme eigenvalues come first, and
-    for a symmetric one all Ritz values lie between the smallest and the largest. Values of a non-symmetric operator
-    are complex and have no weights.
+    They come from Lanczos with full orthogonalisation, or from Arnoldi if the operator is not symmetric. Extreme
+    eigenvalues are found first. The Ritz values of a symmetric operator all lie between its smallest and its largest
+    eigenvalue. Those of a non-symmetric operator are complex and have no weights.
     """
     _, hessenberg = _arnoldi(product, start, steps, stop=0.0)
     square = hessenberg[:-1]
@@ -25,7 +25,7 @@ def ritz_values(product: Linear, start: Tensor, steps: int, symmetric: bool) -> 
 
 
 def solve(product: Linear, g: Tensor, preconditioner: Linear, steps: int, tolerance: float) -> tuple[Tensor, float]:
-    """x with A x = g for vectors [unknowns], and ‖g − A x‖/‖g‖: GMRES that stops at the tolerance."""
+    """x with A x = g for vectors [unknowns], and ‖g − A x‖/‖g‖, by GMRES that stops at the tolerance."""
     basis, hessenberg = _arnoldi(lambda x: product(preconditioner(x)), g, steps, stop=tolerance)
     right = torch.zeros(len(hessenberg), dtype=g.dtype, device=g.device)
     right[0] = g.norm()
@@ -34,7 +34,10 @@ def solve(product: Linear, g: Tensor, preconditioner: Linear, steps: int, tolera
 
 
 def smallest_eigenvalue(inverse: Linear, start: Tensor, tolerance: float = 0.01, iterations: int = 30) -> float:
-    """Of a positive H, by the power method with H⁻¹, until it changes by less than the tolerance."""
+    """The smallest eigenvalue of a positive H, by the power method with H⁻¹.
+
+    The iteration stops when the value changes by less than the tolerance, relative to it.
+    """
     x, value = start / start.norm(), torch.inf
     for _ in range(iterations):
         y = inverse(x)
@@ -55,9 +58,8 @@ def _arnoldi(product: Linear, start: Tensor, steps: int, stop: float) -> tuple[T
     basis = torch.empty(steps + 1, len(start), dtype=start.dtype, device=start.device)
     hessenberg = torch.zeros(steps + 1, steps, dtype=start.dtype, device=start.device)
     basis[0] = start / start.norm()
-    left = torch.ones(
-        steps + 1, dtype=start.dtype
-    )  # a vector orthogonal to the columns so far: its length is the residual
+    # This vector is orthogonal to the columns so far, and its first entry is 1. One over its length is the residual.
+    left = torch.ones(steps + 1, dtype=start.dtype)
     for k in range(steps):
         image = product(basis[k])
         before = image.norm()

@@ -1,4 +1,4 @@
-"""Colours with which a few products show the coefficients of A(u, a), of all nodes and samples at once."""
+"""Colours with which a few products show the coefficients of A(u, a) for all nodes and samples at once."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def diagonal(equation: DiscreteEquation, u: Tensor, a: Tensor, equations: torch.
     nodes = torch.meshgrid(*[torch.arange(m, device=u.device) for m in equations[-len(grid) :]], indexing="ij")
     colours = colour(nodes)
     of_colour = torch.stack([colours == c for c in range(2 * len(grid) + 1)])
-    if len(equations) > len(grid):  # every field on its own
+    if len(equations) > len(grid):  # every field is probed on its own
         each = torch.eye(equations[0], dtype=torch.bool, device=u.device)
         of_colour = each[:, None, :].unflatten(-1, (-1, *[1] * len(grid))) & of_colour[None, :, None]
         of_colour = of_colour.flatten(0, 1)

@@ -12,10 +12,10 @@ from stcl.core.interfaces import InvertibleMetric, Metric
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.spectrum import Linear, ritz_values, smallest_eigenvalue, solve
 
-PROBES = 8  # random vectors of the estimated symmetry defect
+PROBES = 8  # random vectors from which the symmetry defect is estimated
 LANCZOS = 150  # steps towards the extreme eigenvalues
 SOLVE_STEPS = 200  # largest number of Krylov steps of a reference solve
-SOLVE_TOLERANCE = 1e-6  # its relative residual
+SOLVE_TOLERANCE = 1e-6  # relative residual at which a reference solve stops
 ROUNDING = 1e-14  # smallest eigenvalue of a Hessian, relative to the largest, that products can tell from zero
 
 
@@ -82,11 +82,11 @@ def condition_number(
     metric: Metric | None = None,
     preconditioner: InvertibleMetric | None = None,
 ) -> Condition:
-    """κ(AᵀMA) in the unknowns that are `kept`, a mask [unknowns], the others held; κ(AᵀA) without a metric M.
+    """κ(AᵀMA) in the unknowns of the mask `kept` [unknowns], with the others held; κ(AᵀA) without a metric M.
 
-    Of an assembled operator it is exact. Otherwise both ends of the spectrum come from Lanczos. The small end, which
-    Lanczos finds late, comes from inverse iteration if there is a preconditioner that makes A easy to solve; a metric
-    that is given beside it must be the same.
+    It is exact for an assembled operator. Otherwise both ends of the spectrum come from Lanczos. The small end, which
+    Lanczos finds late, comes from inverse iteration if there is a preconditioner that makes A easy to solve. A metric
+    that is given beside the preconditioner must be the same.
     """
     if operator.assembled is not None:
         return _condition_of_factor(metric_root(operator, metric) @ operator.assembled[:, kept])
@@ -124,7 +124,7 @@ def metric_root(operator: TangentOperator, metric: Metric | None) -> Tensor:
 
 
 def _condition_of_factor(factor: Tensor) -> Condition:
-    """κ of the Hessian RᵀR for R = `factor`; what rounding says of it if R is singular to rounding."""
+    """κ of the Hessian RᵀR for R = `factor`; a bound that rounding gives if R is singular to rounding."""
     values = torch.linalg.svdvals(factor)
     largest, smallest = float(values[0]), float(values[-1])
     rounding = len(factor) * torch.finfo(factor.dtype).eps * largest

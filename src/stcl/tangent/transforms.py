@@ -48,7 +48,7 @@ def _modes(kind: Transform, m: int) -> np.ndarray:
 def laplacian_diagonal(
     kinds: Sequence[Transform], weights: Sequence[float], shift: float, nodes: tuple[int, ...]
 ) -> np.ndarray:
-    """The diagonal of Σ wᵢ Lᵢ + shift, [*nodes]: two for each axis, one at the ends of an axis without flux."""
+    """The diagonal of Σ wᵢ Lᵢ + shift, [*nodes]. That of Lᵢ is 2, and 1 at the ends of an axis without flux."""
     total = np.full(nodes, shift)
     for axis, (kind, weight, m) in enumerate(zip(kinds, weights, nodes, strict=True)):
         own = np.full(m, 2.0)

@@ -1,4 +1,4 @@
-"""Where the equations of a residual stand: between fields, residuals and vectors of unknowns."""
+"""Where the equations of a residual stand, and the maps between fields, residuals and vectors of unknowns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,22 +13,23 @@ from stcl.core.layout import Layout
 class Unknowns:
     """The nodes of the responses that have an equation; fields vanish at all others.
 
-    An axis with two equations fewer than nodes leaves out both its ends (walls), one with one fewer its first node (an
-    initial frame). Of a residual in blocks, those on the grid belong to the responses in their order; others, such as
-    boundary values, pin nodes that are left out. Vectors are [..., unknowns], blocks one after the other.
+    An axis with two equations fewer than nodes leaves out both its ends (walls). An axis with one fewer leaves out its
+    first node (an initial frame). If a residual comes in blocks, those on the grid belong to the responses in their
+    order. Other blocks, such as boundary values, pin nodes that are left out. Vectors are [..., unknowns] and hold the
+    blocks one after the other.
     """
 
     def __init__(self, residual: Any, layout: Layout) -> None:
-        """For a residual [B, ...] of a problem with this layout."""
+        """Find the unknowns of a residual [B, ...] of a problem with this layout."""
         blocks = as_blocks(residual)
         self.response_shape = layout.response_shape
         self._shapes = [block.shape[1:] for block in blocks]
         self._like = None if isinstance(residual, Tensor) else type(residual)
         self._nodes = _find(self._shapes, layout)
         self.index = torch.cat([nodes for nodes in self._nodes if nodes is not None]).to(blocks[0].device)
-        self.sizes = [len(nodes) for nodes in self._nodes if nodes is not None]  # unknowns of each block
+        self.sizes = [len(nodes) for nodes in self._nodes if nodes is not None]  # number of unknowns of each block
         self.all_on_grid = all(nodes is not None for nodes in self._nodes)  # no block pins other nodes
-        self.response = self.index // torch.Size(layout.grid).numel()  # which one an unknown belongs to
+        self.response = self.index // torch.Size(layout.grid).numel()  # the response that each unknown belongs to
 
     def __len__(self) -> int:
         return len(self.index)
@@ -43,7 +44,7 @@ class Unknowns:
         return fields.flatten(-len(self.response_shape)).index_select(-1, self.index)
 
     def join(self, residual: Any, batch_axes: int = 2) -> Tensor:
-        """The equations at the unknowns as vectors [..., unknowns], of a residual with these leading axes."""
+        """The equations at the unknowns as vectors [..., unknowns], from a residual with `batch_axes` leading axes."""
         pairs = zip(as_blocks(residual), self._nodes, strict=True)
         return torch.cat([block.flatten(batch_axes) for block, nodes in pairs if nodes is not None], -1)
 
@@ -66,7 +67,7 @@ def as_blocks(residual: Any) -> tuple[Tensor, ...]:
 
 
 def _find(shapes: list[torch.Size], layout: Layout) -> list[Tensor | None]:
-    """For each block of the residual, where in a flat response its unknowns are; None for a block off the grid."""
+    """Where in a flat response the unknowns of each block are; None for a block off the grid."""
     size, taken = torch.Size(layout.grid).numel(), 0
     found: list[Tensor | None] = []
     for shape in shapes:
@@ -87,7 +88,7 @@ def _find(shapes: list[torch.Size], layout: Layout) -> list[Tensor | None]:
 
 
 def _equation_nodes(equations: torch.Size, grid: tuple[int, ...]) -> Tensor | None:
-    """The flat indices of the nodes with an equation, of those of one field on the grid."""
+    """The flat indices of the nodes of one field that have an equation; None if the equations are off the grid."""
     if len(equations) != len(grid) or any(not 0 <= n - m <= 2 for n, m in zip(grid, equations, strict=True)):
         return None
     nodes = torch.arange(torch.Size(grid).numel()).reshape(grid)

@@ -1,7 +1,8 @@
-"""How a tangent residual becomes a loss, one form a file, loaded by name; the class is the file's name in CamelCase.
+"""Forms: how a tangent residual becomes a loss.
 
-A form is built from an equation, its own settings and the class of the tangent operator, which is None where nobody
-has declared or measured it. It is called as stcl.core.interfaces.TangentForm says.
+Each form has a file of its own, which is loaded by name; the class is the file's name in CamelCase. A form is built
+from an equation, its own settings and the class of the tangent operator, which is None where nobody has declared or
+measured it. It is called as stcl.core.interfaces.TangentForm says.
 """
 
 import importlib

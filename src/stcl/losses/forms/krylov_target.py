@@ -23,7 +23,8 @@ class KrylovTarget:
     the prediction u_θ, without gradient. The unknowns are the values at the nodes that have an equation; elsewhere, at
     walls for example, ŵ is zero, and the tangent is held to it there. All samples and directions are solved together.
 
-    MINRES fits a symmetric A, CG if it is definite as well, GMRES any other; BiCGStab keeps fewer vectors than GMRES.
+    MINRES fits a symmetric A, CG fits one that is definite as well, and GMRES fits any other. BiCGStab keeps fewer
+    vectors than GMRES.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import settings
 from stcl.tangent.residual import input_derivative, single_block, tangent_residual
 
-FLOOR = 1e-10  # of the right-hand side's energy, as published
+FLOOR = 1e-10  # what is added to the right-hand side's energy, as published
 
 
 class NormalizedResidual:

@@ -1,6 +1,7 @@
-"""Metrics M that weigh a tangent residual, one a file, loaded by name; the class is the file's name in CamelCase.
+"""Metrics M that weigh a tangent residual.
 
-A metric is built from an equation and its own settings, and answers as stcl.core.interfaces.Metric says.
+Each metric has a file of its own, which is loaded by name; the class is the file's name in CamelCase. A metric is built
+from an equation and its own settings, and answers as stcl.core.interfaces.Metric says.
 """
 
 import importlib

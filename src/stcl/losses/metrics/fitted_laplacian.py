@@ -15,15 +15,15 @@ from stcl.tangent.residual import single_block
 from stcl.tangent.stencil import diagonal
 from stcl.tangent.transforms import basis, laplacian_diagonal
 
-STATES = 2  # at which a fit before training looks
-SMALLEST = 1e-3  # of a diagonal, relative to the fitted one
+STATES = 2  # states that a fit before training looks at
+SMALLEST = 1e-3  # smallest entry of D that is used
 
 
 class FittedLaplacian:
     """M = D^-1/2 (Σ wᵢ Lᵢ + shift)⁻¹ D^-1/2 on the nodes that have an equation.
 
     Lᵢ is the second difference along an axis with unit spacing, diagonal in the axis' transform. D is the diagonal of
-    A(ū, a) over that of the bracket, at the mean ū of a few responses, so that it follows the input; it is 1 if not
+    A(ū, a) over that of the bracket, at the mean ū of a few responses, so that it follows the input. D is 1 if not
     `scaled`.
     """
 
@@ -94,7 +94,7 @@ def settings_of(fit: LaplacianFit) -> settings.FittedLaplacian:
 
 
 def complete(equation: DiscreteEquation, chosen: settings.FittedLaplacian) -> settings.FittedLaplacian:
-    """The settings with what was left out fitted to the operator at a few states."""
+    """The settings, in which all that was left out is fitted to the operator at a few states."""
     given = chosen.model_dump(exclude_none=True)
     if len(given) == len(type(chosen).model_fields):
         return chosen

@@ -1,4 +1,4 @@
-"""Leray projection and Oseen weights for the momentum, plain means for divergence and boundary: saddle residuals."""
+"""The metric of saddle residuals: Leray projection and Oseen weights for the momentum, plain means for the rest."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ class LerayOseen:
         self._tables = Tables(*(along if layout.axes == ("x2", "x1") else along[::-1]), weight, weight * share)
 
     def energy(self, r: Any, a: Tensor) -> Tensor:
-        """[B, q] for blocks r: momentum [B, q, 2, m2, m1], divergence [B, q, m2, m1], boundary [B, q, ...]."""
+        """rᵀ M r, [B, q], of momentum [B, q, 2, m2, m1], divergence [B, q, m2, m1] and boundary [B, q, ...]."""
         momentum, divergence, *boundary = r
         e1, e2, weight, _ = self._tables.like(momentum)
         first, second = torch.fft.rfft2(momentum, norm="ortho").unbind(-3)
@@ -57,7 +57,7 @@ class LerayOseen:
         return energy + sum(self.settings.boundary * block.square().flatten(2).mean(-1) for block in boundary)
 
     def at(self, a: Tensor) -> Callable[[Any], Any]:
-        """r ↦ M r, blocks like r; the same for every input."""
+        """r ↦ M r, in blocks like those of r. It is the same for every input."""
         return self._apply
 
     def _apply(self, r: Any) -> Any:
