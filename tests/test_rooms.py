@@ -12,7 +12,7 @@ MAY_IMPORT = {
     "core": set(),
     "problems": {"core"},
     "operators": {"core"},
-    "tangent": {"core", "problems", "operators"},
+    "tangent": {"core"},
     "losses": {"core", "problems", "operators", "tangent"},
     "": LIBRARY,  # the top level: what a user of the library calls
     "study": {"core", "problems", "operators.settings", "losses.settings", "losses.rule"},

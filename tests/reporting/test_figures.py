@@ -10,7 +10,7 @@ import torch
 from stcl import problems
 from stcl.operators.build import build_surrogate
 from stcl.operators.settings import Network
-from stcl.reporting.figures import convergence, ledger, rulegraph, samples, sketch_tradeoff, spread
+from stcl.reporting.figures import convergence, graph, ledger, rulegraph, samples, sketch_tradeoff, spread
 from stcl.reporting.figures.style import COLOURS, plt, save
 from stcl.runtime import checkpoint, stores
 from stcl.stages import bank, data
@@ -217,7 +217,7 @@ def test_the_rule_graph_leaves_out_what_follows():
     }"""
     nodes, edges = rulegraph.parse(dot.replace("; ", ";\n"))
     assert nodes == {"1": "data", "2": "train", "3": "table", "4": "all"}
-    assert rulegraph.direct(edges) == [("1", "2"), ("2", "3"), ("3", "4")]
-    assert rulegraph.layers(nodes, edges) == {"1": 0, "2": 1, "3": 2, "4": 3}
-    late = rulegraph.layers(nodes | {"5": "constants"}, [*edges, ("5", "4")])
+    assert graph.direct(edges) == [("1", "2"), ("2", "3"), ("3", "4")]
+    assert graph.layers(nodes, edges) == {"1": 0, "2": 1, "3": 2, "4": 3}
+    late = graph.layers(nodes | {"5": "constants"}, [*edges, ("5", "4")])
     assert late["5"] == 2

@@ -1,6 +1,6 @@
 """This module writes pages from the code, so that they cannot disagree with it.
 
-python -m stcl.reporting.docs      writes config/README.md, workflow/schemas/config.schema.json and docs/rulegraph.png
+python -m stcl.reporting.docs      writes what `make docs` is for, below
 """
 
 import json
@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stcl.reporting import rooms
 from stcl.study.schema import Config
 
 CONFIG_PAGE = Path("config/README.md")
 SCHEMA = Path("workflow/schemas/config.schema.json")
 RULE_GRAPH = Path("docs/rulegraph.png")
+ARCHITECTURE = Path("docs/architecture.md")
+ROOMS = Path("docs/rooms.png")
+MARKS = ("<!-- rooms: written by `make docs` from the imports -->", "<!-- end of rooms -->")
 
 INTRODUCTION = """\
 # Configuration
@@ -30,7 +34,8 @@ this first line:
 Changing a key reruns the jobs that depend on it and no others. Threads, memory and partitions are not here: they belong
 to the machine, in `profiles/`.
 
-This page is written by `make docs` from `src/stcl/config.py`, `src/stcl/protocol.py` and `src/stcl/losses/settings.py`.
+This page is written by `make docs` from `schema.py` and `protocol.py` of `src/stcl/study` and from the `settings.py` of
+`src/stcl/losses` and `src/stcl/operators`.
 """
 
 
@@ -45,6 +50,13 @@ def config_page() -> str:
     groups = {"Config": {k: v for k, v in found.items() if k != "$defs"}} | found["$defs"]
     sections = [_section(name, groups[name]) for name in _in_order(groups)]
     return "\n".join([INTRODUCTION, *sections])
+
+
+def architecture_page(page: str) -> str:
+    """The page on the architecture with its table of rooms written anew."""
+    before, _, rest = page.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return "\n".join([before + MARKS[0], "", rooms.table(), "", MARKS[1] + after])
 
 
 def _in_order(groups: dict[str, Any]) -> list[str]:
@@ -114,6 +126,8 @@ def _type(value: dict[str, Any]) -> str:
 
 def main() -> None:
     CONFIG_PAGE.write_text(config_page())
+    ARCHITECTURE.write_text(architecture_page(ARCHITECTURE.read_text()))
+    rooms.draw(ROOMS)
     SCHEMA.write_text(json.dumps(schema(), indent=1, sort_keys=True) + "\n")
     graph = subprocess.run(
         [sys.executable, "-m", "snakemake", "--rulegraph"], check=True, capture_output=True, text=True

@@ -39,7 +39,7 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
     if path is None:
         raise ValueError(f"no module {module} below {ROOT}; check the name in the rule that asked for its code id")
     tree = ast.parse(path.read_text())
-    named = {name for name in _imports(module, path, tree) if name.split(".")[0] == PACKAGE and _source(name)}
+    named = set(_imports(module, path, tree))
     parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
     compiled = path.with_suffix(".c")  # what a module has in C beside it
     code = ast.dump(_without_docstrings(tree)) + (compiled.read_text() if compiled.is_file() else "")
@@ -54,7 +54,25 @@ def _source(module: str) -> Path | None:
     return None
 
 
+def modules() -> list[str]:
+    """The names of all modules of this package."""
+    files = ((file.relative_to(ROOT).with_suffix("").parts) for file in (ROOT / PACKAGE).rglob("*.py"))
+    return sorted(".".join(parts).removesuffix(".__init__") for parts in files)
+
+
+def imports(module: str) -> set[str]:
+    """The modules of this package that a module imports, inside functions too."""
+    path = _source(module)
+    return set() if path is None else set(_imports(module, path, ast.parse(path.read_text())))
+
+
 def _imports(module: str, path: Path, tree: ast.Module) -> Iterator[str]:
+    for name in _named(module, path, tree):
+        if name.split(".")[0] == PACKAGE and _source(name):
+            yield name
+
+
+def _named(module: str, path: Path, tree: ast.Module) -> Iterator[str]:
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
