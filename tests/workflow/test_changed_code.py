@@ -42,6 +42,13 @@ def test_an_edit_of_a_plan_alone_reruns_nothing(built, path):
     assert built.planned_after_edit(f"src/stcl/{path}", lambda source: source + "\nCHANGED = True\n") == {}
 
 
+def test_a_new_public_name_reruns_nothing(built):
+    def edit(source):
+        return source.replace('("TangentConsistency",)', '("TangentConsistency", "settle")')
+
+    assert built.planned_after_edit("src/stcl/__init__.py", edit) == {}
+
+
 def test_an_edited_caption_reruns_the_report_alone(built):
     def edit(source):
         return source.replace("Accuracy against everything that it cost", "Accuracy against its cost")
