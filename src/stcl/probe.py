@@ -128,7 +128,7 @@ def _elliptic(found: Findings, operators: list[TangentOperator]) -> Findings:
     values = [sign * _preconditioned_eigenvalues(operator, metric) for operator in operators]
     lowest = min(float(v.real.min() / v.abs().max()) for v in values)
     solver = fitting_solver(found.symmetry_defect, positive=lowest > DEFINITE and not fit.negated)
-    errors = [_target_errors(operator, metric, getattr(krylov, solver)) for operator in operators]
+    errors = [_target_errors(operator, metric, krylov.SOLVERS[solver]) for operator in operators]
     return replace(
         found,
         metric=chosen,

@@ -7,7 +7,7 @@ from torch import Tensor
 from stcl.core.interfaces import TangentForm
 
 
-class Directions(Protocol):
+class DirectionSource(Protocol):
     """Where the q directions of an update come from: [q, ...] shared by the batch, or [B, q, ...]."""
 
     def draw(self, batch: int) -> Tensor: ...
@@ -24,7 +24,7 @@ class Differentiable(Protocol):
 class SketchedTangents:
     """L = form(a, u_θ(a), v, DS_θ(a)[v]) for directions v that are drawn anew at every update."""
 
-    def __init__(self, form: TangentForm, directions: Directions) -> None:
+    def __init__(self, form: TangentForm, directions: DirectionSource) -> None:
         self.form, self.directions = form, directions
 
     def __call__(

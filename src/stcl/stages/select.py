@@ -16,7 +16,7 @@ from statistics import fmean
 from stcl.runtime.stores import write_json
 
 
-def choose(records: list[dict]) -> float:
+def choose_lambda(records: list[dict]) -> float:
     """λ with the lowest monitored validation error, mean over seeds; of equals, the smallest.
 
     Several methods that share one λ count alike: their errors enter by the geometric mean.
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("runs", type=Path, nargs="+", help="records of the tuning cells")
     arguments = parser.parse_args()
-    write_json(arguments.out, {"lam": choose([json.loads(run.read_text()) for run in arguments.runs])})
+    write_json(arguments.out, {"lam": choose_lambda([json.loads(run.read_text()) for run in arguments.runs])})
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stcl.core.interfaces import Solver
+
 Linear = Callable[[Tensor], Tensor]
 Dot = Callable[[Tensor, Tensor], Tensor]
 
@@ -152,6 +154,9 @@ def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes:
     r = g - operator(x)
     good = dot(r, r) <= 1.01 * dot(g, g)
     return _solution(torch.where(good, x, 0), torch.where(good, r, g), g, scale, dot, axes)
+
+
+SOLVERS: dict[Solver, Callable[..., Solution]] = {"minres": minres, "cg": cg, "gmres": gmres, "bicgstab": bicgstab}
 
 
 def _dot(axes: int) -> Dot:

@@ -13,8 +13,6 @@ from stcl.tangent.solver_choice import fitting_solver, solver_refusal
 from stcl.tangent.structure import symmetry_defect
 from stcl.tangent.unknowns import embed
 
-SOLVERS = {"minres": krylov.minres, "cg": krylov.cg, "gmres": krylov.gmres, "bicgstab": krylov.bicgstab}
-
 
 class KrylovTarget:
     """L = mean over samples, directions and all nodes of (DS_θ(a)[v] − ŵ)².
@@ -38,7 +36,7 @@ class KrylovTarget:
         refusal = solver_refusal(settings.solver, tangent_class, defect)
         if refusal:
             raise ValueError(refusal)
-        self.solve = SOLVERS[settings.solver or fitting_solver(defect, positive=tangent_class == "spd")]
+        self.solve = krylov.SOLVERS[settings.solver or fitting_solver(defect, positive=tangent_class == "spd")]
         self.linearise = five_point if is_five_point(equation, u, a) else on_interior
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
