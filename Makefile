@@ -54,7 +54,7 @@ format: $(VENV)/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt $(SNAKEFILES)
 
-docs: $(VENV)/workflow.installed ## write the generated pages again: config/README.md, the schema, the rule graph
+docs: $(VENV)/workflow.installed ## write what is generated again: config/README.md, the schema, the graphs, the table of rooms
 	$(BIN)/python -m stcl.reporting.docs
 
 clean: ## remove results and unfinished work

@@ -1,4 +1,4 @@
-"""Poisson's equation, a problem of one's own: copy this file to src/stcl/problems, then `snakemake poisson`."""
+"""Poisson's equation, a problem of one's own: copy this file to src/stcl/problems and run the study poisson.yaml."""
 
 from dataclasses import dataclass
 from functools import cached_property
