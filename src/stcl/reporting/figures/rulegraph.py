@@ -12,14 +12,14 @@ from stcl.reporting.figures.style import plt
 
 
 def parse(dot: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Read the names of the nodes, and the edges from producer to consumer."""
+    """The names of the nodes, and the edges from producer to consumer."""
     nodes = dict(re.findall(r'^\s*(\d+)\[label = "([^"]+)"', dot, re.MULTILINE))
     edges = re.findall(r"^\s*(\d+) -> (\d+)", dot, re.MULTILINE)
     return nodes, edges
 
 
 def direct(edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Leave out the edges that follow from a longer way, and keep each other one once."""
+    """The edges that do not follow from a longer way, each of them once."""
     after: dict[str, set[str]] = {}
     for producer, consumer in edges:
         after.setdefault(producer, set()).add(consumer)
@@ -35,7 +35,7 @@ def direct(edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def layers(nodes: dict[str, str], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """Measure the longest way from a source to each node. A source stands right before what it feeds."""
+    """The length of the longest way from a source to each node. A source stands right before what it feeds."""
     depth = dict.fromkeys(nodes, 0)
     for _ in nodes:
         for producer, consumer in edges:
@@ -54,7 +54,7 @@ def draw(dot: str, out: Path) -> None:
         columns.setdefault(depth[node], []).append(node)
     place: dict[str, tuple[float, float]] = {}
     for column in sorted(columns):
-        # Order each column by where its producers are, so that fewer arrows cross.
+        # Each column is ordered by where its producers are, so that fewer arrows cross.
         def height(node: str) -> float:
             above = [place[p][1] for p, c in edges if c == node and p in place]
             return sum(above) / len(above) if above else 0.0
