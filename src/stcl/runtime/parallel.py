@@ -40,7 +40,7 @@ def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int)
 
 
 def _start_worker() -> None:
-    """Makes a worker keep freed memory, and end when its parent is killed. It would wait for work for ever."""
+    """Makes a worker keep freed memory, and end when its parent is killed. It would otherwise wait for ever."""
     keep_heap()
 
     parent = multiprocessing.parent_process()
