@@ -1,4 +1,4 @@
-# Sketched tangent consistency: every table and figure of the study, from prior to report.
+# Sketched tangent consistency. This workflow makes every table and figure of a study, from prior to report.
 #
 #   snakemake                                             the quick study (config/config.yaml)
 #   snakemake --configfile config/paper.yaml              the paper
@@ -8,7 +8,7 @@ from snakemake.utils import min_version
 
 min_version("9.3")
 
-# A configuration given on the command line replaces the default one; merging the two would mix two studies.
+# A configuration that is given on the command line replaces the default one. Merging the two would mix two studies.
 if not workflow.overwrite_configfiles:
 
     configfile: "config/config.yaml"

@@ -1,6 +1,6 @@
-# What the rules share: the validated configuration, the plan of the study, and the inputs of its nodes.
+# The rules share what is here: the validated configuration, the plan of the study, and the inputs of its jobs.
 #
-# `localrule: True` marks what only collects or takes seconds: on a cluster it runs where snakemake runs.
+# `localrule: True` marks jobs that only collect or take seconds. On a cluster they run where snakemake runs.
 import json
 import os
 import shlex
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# The path starts from this file. `workflow.basedir` is the folder of the Snakefile that was started, and workflow/Snakefile
-# can be that one too.
+# The path starts from this file. `workflow.basedir` is the folder of the Snakefile that was started, which can be
+# workflow/Snakefile, too.
 SOURCE = str(Path(workflow.snakefile).resolve().parents[1] / "src")
 sys.path.insert(0, SOURCE)
 # Jobs run the interpreter that runs snakemake, whether or not its environment is activated.
@@ -52,12 +52,12 @@ wildcard_constraints:
 
 
 def workers(samples, split):
-    """Choose the processes of a generation. A second one pays from some hundred samples on."""
+    """The number of processes that make a dataset or a bank. A second one pays from some hundred samples on."""
     return 2 if getattr(samples, split) >= 256 else 1
 
 
 def whole_machine():
-    """Take all cores of this machine. A cluster has no such number: there the profile asks for a node alone."""
+    """All cores of this machine. A cluster has no such number, and there the profile asks for a node alone."""
     try:
         return workflow.cores
     except WorkflowError:
@@ -65,7 +65,7 @@ def whole_machine():
 
 
 def training_inputs(dataset, methods):
-    """Name the data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
+    """The data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
     inputs = {
         "train": f"{OUT}/data/{dataset}/train.json",
         "val": f"{OUT}/data/{dataset}/val.json",
@@ -91,7 +91,7 @@ def timing_inputs(wildcards):
 
 
 def training_options(wildcards, input):
-    """Write command-line options for the inputs that only some cells have."""
+    """The command-line options for the inputs that only some cells have."""
     return " ".join(f"--{name} {input[name]}" for name in ("bank", "decision") if name in input.keys())
 
 
@@ -103,18 +103,18 @@ def test_inputs(wildcards):
 
 
 def run_files(cells, *names):
-    """List the named files of the given cells."""
+    """The files of these names of the given cells."""
     return [f"{OUT}/runs/{cell.path}/{name}" for cell in cells for name in names]
 
 
 def problem_cells(problem):
-    """List every evaluated cell of a problem, those of its ablations too."""
+    """Every evaluated cell of a problem, those of its ablations included."""
     long = PLAN.long_blocks.values()
     return PLAN.final_cells(b for b in PLAN.blocks.values() if b.problem == problem and b not in long)
 
 
 def table_command(name, out):
-    """Write the command that builds a table in the folder `out`."""
+    """The command that builds a table in the folder `out`."""
     table = TABLES[name]
     published = "" if PLAN.config.reduced else "--published config/published.yaml"
     arguments = " ".join(f"{OUT}/{argument}" for argument in table.arguments)
@@ -125,7 +125,7 @@ def table_command(name, out):
 
 
 def table_caption(shown):
-    """Read the caption of a written table. One that is not there yet, or was left unfinished, has none."""
+    """The caption of a written table. One that is not there yet, or was left unfinished, has none."""
     try:
         return json.loads(Path(shown).read_text())["caption"]
     except (OSError, ValueError):

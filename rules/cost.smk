@@ -1,4 +1,5 @@
-# What a study would cost. Starts nothing and needs no data; uses measured run times where there are some.
+# This rule prints what a study would cost. It starts nothing else and needs no data. It uses measured run times where
+# there are some.
 
 
 rule cost:

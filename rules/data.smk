@@ -1,4 +1,4 @@
-# Reference data: inputs with their responses, and banks of directions with their tangents.
+# These rules make reference data: inputs with their responses, and banks of directions with their tangents.
 
 
 rule dataset:

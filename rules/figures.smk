@@ -1,4 +1,4 @@
-# Figures.
+# One rule draws all figures. What each is made from is in stcl.reporting.figures.plan.
 
 
 rule figure:
@@ -23,7 +23,8 @@ rule figure:
         module=lambda w: FIGURES[w.figure].module,
         spec=lambda w: canonical(FIGURES[w.figure].spec),
         code=lambda w: code_id(*FIGURES[w.figure].modules),
-        # For snakemake's own report. It is a function of `output`, so that an edited caption draws no figure again.
+        # Snakemake's own report shows the caption. It is a function of `output`, so that an edited caption draws no
+        # figure again.
         caption=lambda w, output: captions.FIGURES[FIGURES[w.figure].module],
     shell:
         "python -m stcl.reporting.figures.{params.module} --spec {params.spec:q} --out {output.png} {input.arguments}"

@@ -1,4 +1,4 @@
-# The page with everything that was found, and where it comes from.
+# This rule writes the page with everything that was found, and where it comes from.
 
 
 STORES = [file for target in (rules.data, rules.banks) for file in sorted(target.input, key=Path)]

@@ -1,4 +1,4 @@
-# Tables, and a preview of them from the runs that are there.
+# These rules make the tables, and a preview of them from the runs that are there.
 
 
 rule by_problem:
@@ -38,7 +38,7 @@ rule table:
     conda:
         ENVIRONMENT
     params:
-        # What snakemake compares to see a change; a function of `output` it does not compare, so that the order of a
+        # Snakemake compares the spec to see a change. It does not compare a function of `output`, so the order of a
         # study's problems, which the command follows, is no change.
         spec=lambda w: canonical(TABLES[w.table].spec),
         command=lambda w, output: table_command(w.table, Path(output.csv).parent),
@@ -59,7 +59,7 @@ rule tables:
         expand("results/{preset}/tables/by_problem/{problem}.csv", preset=PLAN.config.preset, problem=PROBLEMS),
 
 
-# One target for each problem: its cells, those of its ablations, and its figure.
+# Each problem is a target of its own, with its cells, those of its ablations, and its figure.
 for problem_name in PROBLEMS:
 
     rule:
@@ -71,7 +71,7 @@ for problem_name in PROBLEMS:
         localrule: True
 
 
-# Starts nothing else: cells that have not finished appear as missing, or as failed.
+# This rule starts nothing else. Cells that have not finished appear as missing, or as failed.
 rule preview:
     log:
         f"{OUT}/logs/tables/preview.log",

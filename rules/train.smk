@@ -1,4 +1,5 @@
-# One job per cell, its errors on the test split, and the choice of λ by validation.
+# These rules train each cell in a job of its own, measure its errors on the test split, and choose λ by validation.
+# They also measure run times and the conditioning of the tangent operators.
 
 
 rule train:
@@ -21,7 +22,8 @@ rule train:
         spec=lambda w: PLAN.train_spec(PLAN.cells[w.cell]).canonical(),
         code=lambda w: code_id(*PLAN.train_modules(PLAN.cells[w.cell])),
         options=training_options,
-    # exec: a scheduler's warning goes to all processes, and a shell in between would end before the training has saved
+    # `exec` leaves no shell in between. A scheduler's warning goes to all processes, and the shell would end before the
+    # training has saved its state.
     shell:
         "exec python -m stcl.stages.train --spec {params.spec:q} --code {params.code} --train {input.train} --val {input.val}"
         " {params.options} --out {output.record} --threads {threads} > {log} 2>&1"

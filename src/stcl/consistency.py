@@ -39,7 +39,7 @@ class TangentConsistency:
 
     equation    an Equation, a residual function F(u, a), or a problem of this package. A bare function becomes an
                 Equation of the first batch it sees.
-    form        how the tangent residual becomes a loss. "auto" probes the operator and applies the paper's rule. A name
+    form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule. A name
                 (residual, normalized_residual, preconditioned_residual or krylov_target) stands for that form, and its
                 metric, if it has one, is fitted to the operator. A form with its settings, such as
                 Residual(detach_state=False), is taken as it is.

@@ -1,7 +1,7 @@
 """The PDE benchmarks, one file each. `load("diffusion", n=33)` builds one by name.
 
-Modules are imported by name when asked for, so that a new file in this folder is a new problem, and so that the
-code of one problem is not part of the provenance of another.
+A module is imported by name when its problem is asked for. So a new file in this folder is a new problem, and the code
+of one problem is not part of the provenance of another.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ _NOT_PROBLEMS = {"__init__", "base"}
 
 
 def names() -> list[str]:
-    """Every problem that can be loaded. Files starting with an underscore are shared helpers."""
+    """The names of all problems that can be loaded. Files that start with an underscore are shared helpers."""
     files = (p.stem for p in Path(__file__).parent.glob("*.py"))
     return sorted(name for name in files if name not in _NOT_PROBLEMS and not name.startswith("_"))
 

@@ -22,17 +22,20 @@ class BlockTridiagonal:
     """The factorised operator  (A x)_i = lower_i x_{i-1} + D_i x_i + upper_i x_{i+1},  i = 0 … m-1.
 
     Rows are eliminated from both ends towards the middle. A leading block of A is the same equation on part of the
-    domain, and an indefinite equation is singular on parts of some size: half the domain is far from it where three
-    quarters may hit it. So only the middle block can be nearly singular, and only if A is.
+    domain, and an indefinite equation is singular on parts of some size. Half the domain is far from such a size where
+    three quarters may hit it. So only the middle block can be nearly singular, and only if A is.
     """
 
     inverses: np.ndarray  # inverses of the Schur complements, [samples, m, ck, ck] for c components
-    lower: Coupling  # to the previous row; values of row 0 are not used
-    upper: Coupling  # to the next row; values of row m-1 are not used
+    lower: Coupling  # coupling to the previous row; values of row 0 are not used
+    upper: Coupling  # coupling to the next row; values of row m-1 are not used
 
     @classmethod
     def factorise(cls, blocks: np.ndarray, lower: Coupling, upper: Coupling) -> "BlockTridiagonal":
-        """S_i = D_i − Σ_j (i→j) S_j⁻¹ (j→i) over the neighbours j eliminated before i. Overwrites `blocks` D."""
+        """The factorisation by S_i = D_i − Σ_j (i→j) S_j⁻¹ (j→i) over the neighbours j eliminated before i.
+
+        It overwrites `blocks`, which holds D.
+        """
         self = cls(blocks, lower, upper)
         for i, eliminated in _elimination_order(blocks.shape[1]):
             for j in eliminated:
@@ -46,7 +49,7 @@ class BlockTridiagonal:
         return self
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """x with A x = rhs, both [samples, m, ck, right-hand sides] and contiguous. Overwrites `rhs` with x."""
+        """The x with A x = rhs, both [samples, m, ck, right-hand sides] and contiguous. Overwrites `rhs` with x."""
         x = rhs
         order = _elimination_order(x.shape[1])
         for i, eliminated in order:
@@ -74,7 +77,7 @@ class BlockTridiagonal:
 
 
 def _elimination_order(m: int) -> list[tuple[int, list[int]]]:
-    """Every row with its neighbours eliminated before it: the upper half down, the lower half up, then the middle."""
+    """Every row with its neighbours eliminated before it: the upper half down, the lower half up, the middle last."""
     middle = m // 2
     down = [(i, [i - 1] if i > 0 else []) for i in range(middle)]
     up = [(i, [i + 1] if i < m - 1 else []) for i in range(m - 1, middle, -1)]
@@ -82,7 +85,7 @@ def _elimination_order(m: int) -> list[tuple[int, list[int]]]:
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:
-    """LAPACK's getri, in place: twice as fast as numpy's inverse for matrices of this size."""
+    """The inverse by LAPACK's getri, in place. It is twice as fast as numpy's inverse for matrices of this size."""
     factor, pivots, info = lapack.dgetrf(matrix.T, overwrite_a=True)
     if info != 0:
         raise SolveError("block elimination met a singular block; the operator is singular or not finite")

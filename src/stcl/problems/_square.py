@@ -1,6 +1,6 @@
 """What the problems on the unit square share: nodes, cosine fields, centred differences, the five-point solve.
 
-Arrays are [..., n, n] with the boundary nodes included; differences live at the (n-2)×(n-2) interior nodes.
+Arrays are [..., n, n] with the boundary nodes included. Differences live at the (n-2)×(n-2) interior nodes.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ COMPLEX_STEP = 1e-30  # f(x + iεy) = f(x) + iε f'(x) y to rounding, for analyt
 
 
 def scalar_layout(nodes: np.ndarray) -> Layout:
-    """One input field a and one response field u at the same nodes, indexed [x1, x2]."""
+    """The layout of one input field a and one response field u at the same nodes, indexed [x1, x2]."""
     return Layout(
         axes=("x1", "x2"),
         coordinates=(nodes, nodes),
@@ -29,7 +29,7 @@ def scalar_layout(nodes: np.ndarray) -> Layout:
 
 
 def cosines(count: int, nodes: np.ndarray) -> np.ndarray:
-    """cos(kπx), k = 0 … count-1: [count, n]."""
+    """The values cos(kπx) for k = 0 … count-1, [count, n]."""
     return np.cos(np.pi * np.outer(np.arange(count), nodes))
 
 
@@ -58,7 +58,7 @@ def zero_boundary(field):
 
 
 def embed(interior: np.ndarray) -> np.ndarray:
-    """[..., n-2, n-2] → [..., n, n] with zeros on the boundary."""
+    """The field [..., n, n] with these values [..., n-2, n-2] at the interior nodes and zeros on the boundary."""
     *lead, m, k = interior.shape
     field = np.zeros((*lead, m + 2, k + 2))
     field[..., 1:-1, 1:-1] = interior
@@ -74,7 +74,7 @@ def boundary(field: np.ndarray) -> np.ndarray:
 def tangent_defect(residual: Callable, u, a, w, v, h: float) -> np.ndarray:
     """|F'(u, a)[w, v]| / |F'(u, a)[0, v]| of each sample for a numpy residual(u, a), by a complex step.
 
-    A tangent vanishes on the boundary; what it has there counts as the residual of w / h² = 0.
+    A tangent vanishes on the boundary. A value that it has there counts as the residual of w / h² = 0.
     """
 
     def derivative(w):
@@ -84,9 +84,9 @@ def tangent_defect(residual: Callable, u, a, w, v, h: float) -> np.ndarray:
 
 
 def factorise_five_point(centre, axis1, axis2) -> BlockTridiagonal:
-    """The matrix with this stencil at each interior node, [samples, n-2, n-2], factorised.
+    """The factorised matrix with this stencil at each interior node, [samples, n-2, n-2].
 
-    Given are the coefficient of the node itself and, for both axes, the pair (previous node, next node).
+    The stencil has the coefficient of the node itself and, for both axes, the pair (previous node, next node).
     """
     samples, m, _ = centre.shape
     row = np.arange(m)
@@ -98,14 +98,14 @@ def factorise_five_point(centre, axis1, axis2) -> BlockTridiagonal:
 
 
 def solve_onto(factor: BlockTridiagonal, rhs: np.ndarray, out: np.ndarray) -> None:
-    """Put the solutions for rhs [samples, n-2, n-2, r], overwriting it, into the interior of out [samples, r, n, n]."""
+    """Puts the solutions for rhs [samples, n-2, n-2, r] into the interior of out [samples, r, n, n]. Overwrites rhs."""
     x = factor.solve(rhs)
-    for i in range(x.shape[1]):  # axes are swapped in one grid row after the other: a row fits the cache
+    for i in range(x.shape[1]):  # axes are swapped in one grid row after the other, because a row fits the cache
         out[:, :, i + 1, 1:-1] = np.moveaxis(x[:, i], -1, 1)
 
 
 def solve_five_point(centre, axis1, axis2, rhs: np.ndarray) -> np.ndarray:
-    """x [samples, r, n, n], zero on the boundary, for a stencil and rhs [samples, n-2, n-2, r]. Overwrites `rhs`."""
+    """The solutions x [samples, r, n, n], zero on the boundary, for rhs [samples, n-2, n-2, r]. Overwrites `rhs`."""
     samples, m, _, r = rhs.shape
     x = np.zeros((samples, r, m + 2, m + 2))
     solve_onto(factorise_five_point(centre, axis1, axis2), rhs, x)

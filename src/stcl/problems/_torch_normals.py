@@ -1,10 +1,10 @@
-"""The normals that torch's CPU generator draws, without torch: published draws come from it."""
+"""The normals that torch's CPU generator draws, without torch. Published draws come from that generator."""
 
 from typing import Literal
 
 import numpy as np
 
-_BLOCK = 16  # torch turns blocks of 16 uniforms into normals: the first eight give radii, the last eight angles
+_BLOCK = 16  # torch makes normals from blocks of 16 uniforms: the first eight give radii, the last eight angles
 
 
 def torch_normals(seed: int, count: int, dtype: Literal["float32", "float64"]) -> np.ndarray:

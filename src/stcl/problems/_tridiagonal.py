@@ -1,19 +1,22 @@
 """Tridiagonal systems  lower_i x_{i-1} + diagonal_i x_i + upper_i x_{i+1} = rhs_i,  many at once.
 
-Bands are [..., n]; lower[..., 0] and upper[..., -1] lie outside the matrix and are ignored. `solve` is for one
-right-hand side per matrix; `factorise` and `substitute` are for hundreds of right-hand sides per matrix.
+Bands are [..., n]. lower[..., 0] and upper[..., -1] lie outside the matrix and are ignored. `solve` is for one
+right-hand side per matrix, `factorise` and `substitute` are for hundreds of right-hand sides per matrix.
 """
 
 import numpy as np
 from scipy.linalg import lapack
 
-LARGEST_BLOCK = 8  # rows per block: fastest of 4, 8, 16, 32, 64 for 200 right-hand sides
+LARGEST_BLOCK = 8  # rows per block; it was the fastest of 4, 8, 16, 32, 64 for 200 right-hand sides
 
 
 def solve(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-    """x [..., n] for one right-hand side per matrix: all of them chained into one long system, one LAPACK call."""
+    """The solutions x [..., n] for one right-hand side per matrix.
+
+    All systems are chained into one long system, which takes one LAPACK call.
+    """
     lower, upper = lower.copy(), upper.copy()
-    lower[..., 0] = upper[..., -1] = 0.0  # uncouples each system from its neighbours in the chain
+    lower[..., 0] = upper[..., -1] = 0.0  # this uncouples each system from its neighbours in the chain
     *_, x, info = lapack.dgtsv(lower.ravel()[1:], diagonal.ravel(), upper.ravel()[:-1], rhs.ravel())
     if info != 0:
         raise np.linalg.LinAlgError("a tridiagonal matrix is singular or not finite")
@@ -27,7 +30,7 @@ def factorise(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray) -> tup
     inside blocks of b rows: each block of y is a b×(b+1) matrix times (the last y before it, its right-hand sides),
     and likewise for x from the end. A sweep over many right-hand sides is then n/b small matrix products.
 
-    Returns (forward, backward), each [..., n/b, b, b+1]. No pivoting: refuses a vanishing pivot.
+    Returns (forward, backward), each [..., n/b, b, b+1]. There is no pivoting, and a vanishing pivot is refused.
     """
     *batch, n = diagonal.shape
     b = next(b for b in range(min(LARGEST_BLOCK, n), 0, -1) if n % b == 0)
@@ -56,7 +59,7 @@ def factorise(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray) -> tup
 
 
 def substitute(forward: np.ndarray, backward: np.ndarray, rhs: np.ndarray) -> None:
-    """Overwrite rhs [batch, n, right-hand sides] with the solutions; factors [batch, n/b, b, b+1]."""
+    """Overwrites rhs [batch, n, right-hand sides] with the solutions. The factors are [batch, n/b, b, b+1]."""
     blocks, b = forward.shape[1:3]
     rhs[:, :b] = forward[:, 0, :, 1:] @ rhs[:, :b]
     for k in range(1, blocks):

@@ -1,4 +1,4 @@
-"""Allen-Cahn in one dimension, the reactive parabolic benchmark."""
+"""The Allen-Cahn equation in one dimension, the reactive parabolic benchmark."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from stcl.core.layout import Layout
 from stcl.problems._torch_normals import torch_normals
 from stcl.problems.base import Problem, SolveError, Split, Stream
 
-# The published draws are one stream per seed, which runs through the splits in this order and in blocks of rows; each
+# The published draws are one stream per seed, which runs through the splits in this order and in blocks of rows. Each
 # block holds first the real and then the imaginary parts of its rows.
 INPUT_SEED, INPUT_BLOCK = 0, 64
 INPUT_ROWS = {"train": slice(0, 2048), "val": slice(2048, 2176), "test": slice(2176, 2304)}
@@ -18,8 +18,8 @@ DIRECTION_SEED, DIRECTION_BLOCK = 1234, 200
 DIRECTION_ROWS = {"train": slice(0, 200), "val": slice(200, 400), "test": slice(400, 600)}
 SKETCH_SEED = 2026
 
-MODES = 128  # Fourier coefficients of a draw, whatever the grid
-COLUMNS_AT_ONCE = 512  # fields or tangents that march together: few enough for the cache
+MODES = 128  # number of Fourier coefficients of a draw, whatever the grid
+COLUMNS_AT_ONCE = 512  # number of fields or tangents that march together; they are few enough for the cache
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,14 @@ class AllenCahn(Problem):
 
     nx: int = 128  # nodes, periodic
     nt: int = 40  # frames, t = 0 included
-    time_step: float = 1e-3  # aim for δ; a frame is the nearest whole number of steps
+    time_step: float = 1e-3  # value that δ aims at; a frame takes the nearest whole number of steps
     eps: float = 0.03
     final_time: float = 5.0
     correlation: float = 0.07  # ℓ
 
     tangent_class = "parabolic"
-    # Where fronts are about to merge, responses bend strongly: differences need a small step. Labels stay below 1e-7.
+    # Where fronts are about to merge, responses bend strongly, and differences need a small step. The defects of labels
+    # stay below 1e-7.
     tangent_tolerance = 1e-5
     difference_step = 1e-5
 
@@ -80,7 +81,10 @@ class AllenCahn(Problem):
     # -- prior ------------------------------------------------------------------------------------------------
 
     def _waves(self, nx: int) -> np.ndarray:
-        """Rows that turn (real, imaginary) normals into Re Σ_m z_m (k² + ℓ⁻²)⁻² e^{ikx} / 128, k = 2πm, no mean."""
+        """The matrix that turns (real, imaginary) normals into Re Σ_m z_m (k² + ℓ⁻²)⁻² e^{ikx} / 128, k = 2πm.
+
+        The fields have no mean.
+        """
         k = 2 * np.pi * np.fft.fftfreq(MODES, 1 / MODES)
         amplitude = np.where(k == 0, 0.0, (k**2 + self.correlation**-2) ** -2.0) / MODES
         phase = k[:, None] * np.arange(nx) / nx
@@ -95,10 +99,10 @@ class AllenCahn(Problem):
         return (2 * MODES,)  # real parts, then imaginary parts
 
     def inputs(self, count: int, split: Split) -> np.ndarray:
-        """The rows of the published split, then, if more are asked for, fresh ones from the same distribution."""
+        """The rows of the published split and, if more are asked for, fresh ones from the same distribution."""
         noise = _published_then_fresh(count, INPUT_SEED, INPUT_BLOCK, INPUT_ROWS[split])
-        noise = noise[:, None]  # one product per row: its rounding does not depend on the others
-        deviation = (noise @ self._waves(MODES)).std(axis=-1, ddof=1, keepdims=True)  # the same on every grid
+        noise = noise[:, None]  # each row is a product of its own, so that its rounding does not depend on the others
+        deviation = (noise @ self._waves(MODES)).std(axis=-1, ddof=1, keepdims=True)  # it is the same on every grid
         return np.tanh(noise @ self._fields / deviation)[:, 0]
 
     def direction(self, noise):
@@ -133,7 +137,7 @@ class AllenCahn(Problem):
         return self._matrix(-(self._wavenumbers**2))
 
     def _advance(self, u: np.ndarray) -> np.ndarray:
-        """One step of fields [nx, samples]."""
+        """The fields [nx, samples] after one step."""
         return self._smoothing @ (u + self._step * (u - u * u * u))
 
     def solve(self, a: np.ndarray) -> np.ndarray:
@@ -155,7 +159,7 @@ class AllenCahn(Problem):
         return u
 
     def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """All directions of a few samples march together, about the same time steps as in `solve`.
+        """Tangents by marching all directions of a few samples together, about the same time steps as in `solve`.
 
         With more directions than nodes, the Jacobian marches instead and is applied to the directions at the frames.
         """
@@ -184,8 +188,8 @@ class AllenCahn(Problem):
     def residual(self, u, a):
         """u_t − ε² u_xx − u + u³ at the frames after the first, [..., nt-1, nx].
 
-        u_t is centred, at the last frame the backward formula of second order; u_xx is spectral. The first frame of u
-        does not enter: the equation holds for the trajectory that starts from a.
+        u_t is centred, except at the last frame, which has the backward formula of second order. u_xx is spectral. The
+        first frame of u does not enter: the equation holds for the trajectory that starts from a.
         """
         import torch
 
@@ -199,7 +203,7 @@ class AllenCahn(Problem):
 
 
 def _published_then_fresh(count: int, seed: int, block: int, rows: slice) -> np.ndarray:
-    """Normals [count, 2·MODES]: rows of the published stream, drawn in blocks, then fresh ones from an own stream."""
+    """Normals [count, 2·MODES]: rows of the published stream, drawn in blocks, then rows of a stream of their own."""
     blocks = -(-rows.stop // block)
     published = torch_normals(seed, blocks * 2 * block * MODES, "float64").reshape(blocks, 2, block, MODES)
     published = published.transpose(0, 2, 1, 3).reshape(blocks * block, 2 * MODES)[rows][:count]

@@ -1,4 +1,4 @@
-"""The questions a problem answers, and no others."""
+"""The interface of a problem: the questions that it answers, and no others."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -20,7 +20,7 @@ Stream = Literal["train", "val", "test", "sketch"]
 
 
 class SolveError(RuntimeError):
-    """A reference solve did not converge or gave a bad field. The message names the sample and what to do."""
+    """A reference solve did not converge or gave a bad field. The message names the sample and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Problem(ABC):
 
     tangent_class: ClassVar[TangentClass]  # the decision rule picks the form of the loss from it
     tangent_tolerance: ClassVar[float] = 1e-4  # no label with a larger `tangent_defect` is stored
-    difference_step: ClassVar[float] = 1e-4  # of the finite difference in `tangent_defect`, relative to the input
+    difference_step: ClassVar[float] = 1e-4  # step of the difference in `tangent_defect`, relative to the input
 
     counts: Counter = field(default_factory=Counter, init=False, repr=False, compare=False)
 
@@ -48,7 +48,7 @@ class Problem(ABC):
 
     @abstractmethod
     def inputs(self, count: int, split: Split) -> np.ndarray:
-        """The first `count` candidate inputs of a split, as the solver takes them. Longer draws begin the same."""
+        """The first `count` candidate inputs of a split, as the solver takes them. A longer draw begins with them."""
 
     @property
     @abstractmethod
@@ -59,32 +59,33 @@ class Problem(ABC):
     def direction(self, noise):
         """Directions of the problem's own prior on the network's grid from normals [..., *noise_shape].
 
-        Written with operations that numpy and torch share, so that training can draw on its device.
+        It is written with operations that numpy and torch share, so that training can draw on its device.
         """
 
     @abstractmethod
     def directions(self, count: int, stream: Stream) -> np.ndarray:
-        """The first `count` directions of a stream, as the solver takes them; shared by all samples."""
+        """The first `count` directions of a stream, as the solver takes them. All samples share them."""
 
     def network_input(self, a: np.ndarray) -> np.ndarray:
-        """Inputs or directions as the network sees them, [..., *layout.input_shape]. Linear in a."""
+        """Inputs or directions as the network sees them, [..., *layout.input_shape]. The map is linear in a."""
         return a
 
     # -- reference solver -------------------------------------------------------------------------------------
 
     @abstractmethod
     def solve(self, a: np.ndarray) -> np.ndarray:
-        """Responses u [samples, *layout.response_shape]. Raises SolveError; never returns a bad field."""
+        """Responses u [samples, *layout.response_shape]. It raises SolveError and never returns a bad field."""
 
     @abstractmethod
     def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """w = DS(a)[v], the derivative of the discrete map: [samples, directions, *layout.tangent_shape]."""
 
     def tangent_defect(self, a: np.ndarray, u: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """How far w [samples, *layout.tangent_shape] is from DS(a)[v] for a single v, relative: [samples].
+        """The relative distance [samples] of w [samples, *layout.tangent_shape] from DS(a)[v] for a single v.
 
-        It must not share code with `tangents`. Here |w − d| / |d| with d = (S(a + εv) − S(a − εv)) / 2ε, two solves
-        per sample. A problem whose w can be put into the sensitivity equation itself returns |A w + B v| / |B v|.
+        It must not share code with `tangents`. Here it is |w − d| / |d| with d = (S(a + εv) − S(a − εv)) / 2ε, which
+        takes two solves per sample. A problem whose w can be put into the sensitivity equation itself returns
+        |A w + B v| / |B v|.
         """
         step = self.difference_step * norms(a) / np.linalg.norm(v)
         shift = step.reshape(-1, *[1] * v.ndim) * v
@@ -93,23 +94,23 @@ class Problem(ABC):
         return norms(w - difference) / norms(difference)
 
     def candidates(self, count: int) -> int:
-        """How many inputs to draw and solve so that `count` survive `accept`."""
+        """The number of inputs to draw and solve so that `count` survive `accept`."""
         return count
 
     def accept(self, u: np.ndarray) -> np.ndarray:
-        """Which of all candidates' responses stay in the dataset, [candidates] of bool."""
+        """Whether the response of each candidate stays in the dataset, [candidates] of bool."""
         return np.ones(len(u), dtype=bool)
 
     # -- the equation -----------------------------------------------------------------------------------------
 
     @abstractmethod
     def residual(self, u: "torch.Tensor", a: "torch.Tensor") -> Any:
-        """F(u, a) on the network's grid: torch, batched over leading axes, differentiable in both arguments.
+        """F(u, a) on the network's grid, in torch, batched over leading axes and differentiable in both arguments.
 
         A problem whose loss weighs parts of the equation apart returns them as a NamedTuple of tensors.
         """
 
-    # What `stcl.core.interfaces.DiscreteEquation` asks besides; most problems have nothing to add to these.
+    # `stcl.core.interfaces.DiscreteEquation` asks for these, too. Most problems have nothing to add to them.
     tangent_residual: ClassVar[Callable[..., Any] | None] = None
     saddle: ClassVar[bool | None] = None
     held_nodes: ClassVar[int] = 0
@@ -119,7 +120,7 @@ class Problem(ABC):
         return None
 
     def states(self, count: int) -> "tuple[torch.Tensor, torch.Tensor]":
-        """The first accepted inputs of the train split on the network's grid, and their responses, float64."""
+        """The first accepted inputs of the train split on the network's grid, and their responses, in float64."""
         import torch
 
         a = self.inputs(self.candidates(count), "train")

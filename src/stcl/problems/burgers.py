@@ -1,4 +1,4 @@
-"""Forced viscous Burgers in one dimension, the advective parabolic benchmark."""
+"""The forced viscous Burgers equation in one dimension, the advective parabolic benchmark."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,17 +11,17 @@ from stcl.core.layout import Layout
 from stcl.problems import _tridiagonal
 from stcl.problems.base import Problem, SolveError, Split, Stream
 
-# The published splits are one stream of 2304 draws, shuffled, and cut in this order.
+# The published splits are one stream of 2304 draws, which is shuffled and cut in this order.
 INPUT_SEED = 42
 SPLIT_ROWS = {"train": slice(0, 2048), "test": slice(2048, 2176), "val": slice(2176, 2304)}
-# The paper has no validation directions and does not seed its sketches: those two seeds are ours.
+# The paper has no validation directions and does not seed its sketches, so those two seeds are ours.
 DIRECTION_SEED = {"train": 12345, "val": 54321, "test": 98765, "sketch": 2026}
 
-NEWTON_TOLERANCE = 1e-8  # of the last update; convergence is quadratic, so the error after it is rounding
-NEWTON_STEPS = 30
-BLOWN_UP = 1e6  # where sweeps that diverge are held, for `accept` to reject them
-SAMPLES_AT_ONCE = 64  # whose trajectories are held at once
-TANGENT_CELLS = 2**23  # values of the tangents that march together: few enough for the cache and 64 MB
+NEWTON_TOLERANCE = 1e-8  # largest last update; convergence is quadratic, so the error after it is rounding
+NEWTON_STEPS = 30  # largest number of steps
+BLOWN_UP = 1e6  # value at which sweeps that diverge are held, for `accept` to reject them
+SAMPLES_AT_ONCE = 64  # number of samples whose trajectories are held at once
+TANGENT_CELLS = 2**23  # number of values of the tangents that march together; they fit the cache and 64 MB
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Burgers(Problem):
     nt: int = 100  # network's frames, t = 0 included
     solver_nx: int = 128  # solver's nodes in x, walls excluded
     solver_nt: int = 200  # solver's time steps
-    probe_nt: int = 200  # white-noise values in a stored direction, linear in between
+    probe_nt: int = 200  # white-noise values in a stored direction, which is linear in between
     viscosity: float = 0.01
     bumps: int = 16
     bump_width: float = 0.2
@@ -57,8 +57,9 @@ class Burgers(Problem):
     scheme: Literal["implicit", "three_sweep"] = "implicit"
 
     tangent_class = "parabolic"
-    # The implicit step's labels stay below 1e-7. The sweeps' may be exact and still say nothing about a change of the
-    # forcing by a part in a thousand: 1e-5 and more where labels are several times too large, 1 where they diverged.
+    # The defects of the implicit step's labels stay below 1e-7. The sweeps' labels may be exact and still say nothing
+    # about a change of the forcing by a part in a thousand. Their defects are 1e-5 and more where labels are several
+    # times too large, and 1 where they diverged.
     tangent_tolerance = 1e-6
     difference_step = 1e-3
 
@@ -101,7 +102,7 @@ class Burgers(Problem):
 
     @cached_property
     def times(self) -> np.ndarray:
-        """Where the solver's inputs hold values: its steps' left ends, then the network's frames."""
+        """The times at which the solver's inputs hold values: the left ends of its steps, then the network's frames."""
         return np.concatenate([np.arange(self.solver_nt) / self.solver_nt, self.layout.coordinates[1]])
 
     def network_input(self, a: np.ndarray) -> np.ndarray:
@@ -110,7 +111,7 @@ class Burgers(Problem):
     # -- prior ------------------------------------------------------------------------------------------------
 
     def inputs(self, count: int, split: Split) -> np.ndarray:
-        """The rows of the published split, then, if more are asked for, fresh ones from the same distribution."""
+        """The rows of the published split and, if more are asked for, fresh ones from the same distribution."""
         rows = SPLIT_ROWS[split]
         stream = np.random.RandomState(INPUT_SEED)
         published = stream.randn(2304, self.bumps)
@@ -121,7 +122,8 @@ class Burgers(Problem):
         coefficients = self.bump_deviation * np.concatenate([published, fresh])
         centres = np.linspace(0.0, 1.0, self.bumps)
         shapes = np.exp(-((self.times - centres[:, None]) ** 2) / (2 * self.bump_width**2))
-        return (coefficients[:, None] @ shapes)[:, 0]  # one product per row: its rounding does not depend on the others
+        # Each row is a product of its own, so that its rounding does not depend on the others.
+        return (coefficients[:, None] @ shapes)[:, 0]
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
@@ -136,7 +138,10 @@ class Burgers(Problem):
         return noise / ((noise * noise).mean(-1) ** 0.5)[..., None]
 
     def directions(self, count: int, stream: Stream) -> np.ndarray:
-        """White noise, linear in between: published unit vectors at the times j/200; the sketch's at the frames."""
+        """White noise, linear in between. Published directions are unit vectors at the times j/200.
+
+        Those of the sketch have their values at the frames.
+        """
         rng = np.random.RandomState(DIRECTION_SEED[stream])
         if stream == "sketch":
             knots, values = self.layout.coordinates[1], self.direction(rng.randn(count, self.nt))
@@ -148,7 +153,7 @@ class Burgers(Problem):
     # -- reference solver -------------------------------------------------------------------------------------
 
     def candidates(self, count: int) -> int:
-        """A few to spare. Of the published draws none is rejected: the largest |u| is 4.7."""
+        """A few more than `count`. None of the published draws is rejected, because the largest |u| is 4.7."""
         return count + 4 + count // 32
 
     def accept(self, u: np.ndarray) -> np.ndarray:
@@ -164,10 +169,10 @@ class Burgers(Problem):
         return u
 
     def tangents(self, a: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """All directions march together about the solver's own trajectory, which is finer than u and is solved again.
+        """Tangents by marching all directions together about the solver's own trajectory.
 
-        With many directions it is cheaper to march the responses K_n to an impulse in one step, because K_n only
-        starts at step n, and to sum w = Σ_n v_n K_n.
+        That trajectory is finer than u and is solved again. With many directions it is cheaper to march the responses
+        K_n to an impulse in one step, because K_n only starts at step n, and to sum w = Σ_n v_n K_n.
         """
         check_fields("forcings a", a, self.times.shape)
         check_fields("responses u", u, self.layout.response_shape)
@@ -202,7 +207,10 @@ class Burgers(Problem):
         return _bracket(np.linspace(0.0, 1.0, self.solver_nx + 2), self.layout.coordinates[0])
 
     def _trajectories(self, a: np.ndarray, first: int) -> np.ndarray:
-        """u at all solver times and nodes, walls included: [solver_nt + 1, samples, solver_nx + 2]."""
+        """The fields u at all times and nodes of the solver, walls included, [solver_nt + 1, samples, solver_nx + 2].
+
+        Error messages count samples from `first`.
+        """
         u = np.zeros((self.solver_nt + 1, len(a), self.solver_nx + 2))
         for n in range(self.solver_nt):
             known = u[n, :, 1:-1] + self.tau * a[:, n, None]
@@ -217,25 +225,25 @@ class Burgers(Problem):
                 )
         return u
 
-    # Fields carry their zero walls; equations, right-hand sides and matrices live at the interior nodes.
+    # Fields carry their zero walls. Equations, right-hand sides and matrices live at the interior nodes.
 
     def _diffuse(self, u: np.ndarray) -> np.ndarray:
-        """A u, u [..., solver_nx + 2]."""
+        """The product A u for u [..., solver_nx + 2]."""
         second = (u[..., 2:] - 2 * u[..., 1:-1] + u[..., :-2]) / self.h**2
         return u[..., 1:-1] - self.tau * self.viscosity * second
 
     def _slope(self, u: np.ndarray) -> np.ndarray:
-        """∂ₓu, u [..., solver_nx + 2]."""
+        """The slope ∂ₓu for u [..., solver_nx + 2]."""
         return (u[..., 2:] - u[..., :-2]) / (2 * self.h)
 
     def _linearised(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The three bands of A + τ N'(u), where N'(u) w = u ∂ₓw + w ∂ₓu; each [..., solver_nx]."""
+        """The three bands of A + τ N'(u), each [..., solver_nx], where N'(u) w = u ∂ₓw + w ∂ₓu."""
         diffusion = self.tau * self.viscosity / self.h**2
         advection = self.tau * u[..., 1:-1] / (2 * self.h)
         return -diffusion - advection, 1 + 2 * diffusion + self.tau * self._slope(u), -diffusion + advection
 
     def _implicit_step(self, u: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """u' with A u' + τ N(u') = known, by Newton from u, and which samples did not get there."""
+        """The u' with A u' + τ N(u') = known, by Newton's method from u, and the samples that did not get there."""
         new = u.copy()
         unsolved = np.arange(len(u))
         for _ in range(NEWTON_STEPS):
@@ -252,11 +260,11 @@ class Burgers(Problem):
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        """A⁻¹, dense and symmetric: the sweeps apply the same matrix to everything."""
+        """The dense symmetric matrix A⁻¹, which the sweeps apply to everything."""
         return np.linalg.inv(self._diffuse(np.pad(np.eye(self.solver_nx), ((0, 0), (1, 1)))))
 
     def _sweeps(self, u: np.ndarray, known: np.ndarray) -> list[np.ndarray]:
-        """z₀ = u and z_{j+1} = A⁻¹(known − τ N(z_j)) for j = 0, 1, 2."""
+        """The sweeps z₀ = u and z_{j+1} = A⁻¹(known − τ N(z_j)) for j = 0, 1, 2."""
         z = [u]
         for _ in range(3):
             new = np.zeros_like(u)
@@ -265,16 +273,19 @@ class Burgers(Problem):
         return z
 
     def _tangent_sweeps(self, z: list[np.ndarray], w: np.ndarray, known: np.ndarray) -> None:
-        """y₀ = w and y_{j+1} = A⁻¹(known − τ N'(z_j) y_j), the derivative of the sweeps; [samples, nodes, columns]."""
+        """Overwrites w [samples, nodes, columns] with y₃, the derivative of the sweeps.
+
+        y₀ = w and y_{j+1} = A⁻¹(known − τ N'(z_j) y_j) for j = 0, 1, 2.
+        """
         for zj in z[:3]:
             transport = zj[:, 1:-1, None] * (w[:, 2:] - w[:, :-2]) / (2 * self.h)
             w[:, 1:-1] = self._inverse @ (known - self.tau * (transport + w[:, 1:-1] * self._slope(zj)[..., None]))
 
     def _march(self, u: np.ndarray, a: np.ndarray, forces: np.ndarray, impulses: bool, response: np.ndarray) -> None:
-        """Tangents for the columns of forces [solver_nt, columns], into `response` [samples, nx, nt, columns].
+        """Writes the tangents for the columns of forces [solver_nt, columns] to `response` [samples, nx, nt, columns].
 
-        u holds the trajectories [solver_nt + 1, samples, solver_nx + 2]. Of impulses, each step starts one column;
-        what lies before a column's impulse is zero and is not written.
+        u holds the trajectories [solver_nt + 1, samples, solver_nx + 2]. If the columns are impulses, each step starts
+        one of them. What lies before a column's impulse is zero and is not written.
         """
         steps, samples = self.solver_nt, len(a)
         if self.scheme == "implicit":
@@ -304,7 +315,7 @@ class Burgers(Problem):
     def residual(self, u, a):
         """u_t + u u_x − ν u_xx − f at the interior nodes and the frames after the first, [..., nx-2, nt-1].
 
-        Differences are centred on the network's grid; in time, the last frame's is backward and of first order.
+        Differences are centred on the network's grid. In time, that of the last frame is backward and of first order.
         Nothing pins the walls and the first frame: their values of u enter as neighbours, as given.
         """
         import torch
@@ -318,7 +329,7 @@ class Burgers(Problem):
 
 
 def _bracket(nodes: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each point, the index of the node to its left and the weight of the one to its right; clamped at the ends."""
+    """The index of the node to the left of each point and the weight of the node to its right, clamped at the ends."""
     left = np.clip(np.searchsorted(nodes, points, side="right") - 1, 0, len(nodes) - 2)
     weight = (points - nodes[left]) / (nodes[left + 1] - nodes[left])
     return left, np.clip(weight, 0.0, 1.0)

@@ -22,8 +22,8 @@ from stcl.problems.base import Problem, SolveError, Split, Stream
 INPUT_SEED = {"train": 0, "val": 50_000, "test": 100_000}
 DIRECTION_SEED = {"train": 777_777, "val": 1_049_999, "test": 1_099_999, "sketch": 2026}
 
-NEWTON_TOLERANCE = 1e-10  # of the residual, relative to the source
-NEWTON_STEPS = 50
+NEWTON_TOLERANCE = 1e-10  # largest residual of a solution, relative to the source
+NEWTON_STEPS = 50  # largest number of steps
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,15 @@ class Diffusion(Problem):
     response  u   at the n×n nodes
     tangent   w   −∇·(eᵃ ∇w) + 3u² w = ∇·(eᵃ v ∇u),  w = 0 on the boundary
 
-    Discretised in expanded form, −eᵃ (Δₕu + ∇ₕa·∇ₕu), with centred differences at the interior nodes. The continuous
-    tangent operator is symmetric positive definite. That matrix is 1.2 % away from symmetric at n = 65 (13 % at 17);
-    its symmetric part was positive definite for all of 256 draws at n = 65, for 98 % at 33 and 86 % at 17.
+    The equation is discretised in expanded form, −eᵃ (Δₕu + ∇ₕa·∇ₕu), with centred differences at the interior nodes.
+    The continuous tangent operator is symmetric positive definite. The discrete one is 1.2 % away from symmetric at
+    n = 65 (13 % at 17). Its symmetric part was positive definite for all of 256 draws at n = 65, for 98 % at 33 and
+    86 % at 17.
     """
 
     n: int = 65  # nodes per side, boundary included
-    modes: int = 40  # cosines per axis from which the prior's are taken
-    kept_modes: int = 800  # the largest-variance pairs among them
+    modes: int = 40  # number of cosines per axis from which the prior's are taken
+    kept_modes: int = 800  # number of pairs that are kept, those with the largest variance
 
     tangent_class = "spd"
     tangent_tolerance = 1e-8
@@ -66,7 +67,7 @@ class Diffusion(Problem):
 
     @cached_property
     def source(self) -> np.ndarray:
-        """f at the interior nodes: four bumps of height 10 and width 0.1."""
+        """The source f at the interior nodes, four bumps of height 10 and width 0.1."""
         bump = sum(np.exp(-((self.nodes[1:-1] - c) ** 2) / (2 * 0.1**2)) for c in (0.25, 0.75))
         return 10.0 * np.outer(bump, bump)
 
@@ -74,9 +75,9 @@ class Diffusion(Problem):
 
     @cached_property
     def _prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which normal each cosine pair (k, l) takes, its standard deviation (0 if not kept), and the cosines.
+        """The index of the normal of each cosine pair (k, l), its standard deviation (0 if not kept), and the cosines.
 
-        Pairs are ordered by variance, ties by (k, l): the published order breaks ties arbitrarily, and the 800th
+        Pairs are ordered by variance, and ties by (k, l). The published order breaks ties arbitrarily, and the 800th
         pair is inside one.
         """
         k = np.arange(self.modes)
@@ -111,7 +112,7 @@ class Diffusion(Problem):
     # -- reference solver -------------------------------------------------------------------------------------
 
     def solve(self, a: np.ndarray) -> np.ndarray:
-        """Newton from the solution of the linear problem; all samples advance together."""
+        """Responses by Newton's method from the solution of the linear problem. All samples advance together."""
         check_fields("log-diffusivities a", a, (self.n, self.n))
         sources = np.repeat(self.source[None, :, :, None], len(a), axis=0)
         u = self._solve_linearised(a, np.zeros_like(a), sources)[:, 0]
@@ -150,7 +151,7 @@ class Diffusion(Problem):
         return tangent_defect(self._residual, u, a, w, v, self.h)
 
     def _flux_divergence(self, u, a):
-        """Δₕu + ∇ₕa·∇ₕu at the interior nodes, so that ∇·(eᵃ∇u) = eᵃ times this; numpy or torch."""
+        """Δₕu + ∇ₕa·∇ₕu at the interior nodes, numpy or torch. ∇·(eᵃ∇u) is eᵃ times this."""
         (ax, ay), (ux, uy) = centred(a, self.h), centred(u, self.h)
         return laplacian(u, self.h) + ax * ux + ay * uy
 
@@ -158,7 +159,7 @@ class Diffusion(Problem):
         return inner(u) ** 3 - inner(np.exp(a)) * self._flux_divergence(u, a) - self.source
 
     def _solve_linearised(self, a: np.ndarray, u: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """(A(a) + 3u²) x = rhs for rhs [samples, n-2, n-2, r]; x is [samples, r, n, n], zero on the boundary."""
+        """The x [samples, r, n, n], zero on the boundary, with (A(a) + 3u²) x = rhs for rhs [samples, n-2, n-2, r]."""
         (ax, ay), flux = centred(a, self.h), inner(np.exp(a))
         self.counts["factorisations"] += len(rhs)
         self.counts["solves"] += len(rhs) * rhs.shape[-1]

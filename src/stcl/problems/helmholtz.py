@@ -1,4 +1,4 @@
-"""Helmholtz equation in a random medium, the symmetric indefinite benchmark."""
+"""The Helmholtz equation in a random medium, the symmetric indefinite benchmark."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +23,9 @@ from stcl.problems.base import Problem, SolveError, Split, Stream
 INPUT_SEED = {"train": 1, "val": 2, "test": 3}
 DIRECTION_SEED = {"train": 10_007, "val": 10_009, "test": 10_010, "sketch": 2027}  # val is not published
 
-COLUMNS = 96  # directions that are solved together
+COLUMNS = 96  # number of directions that are solved together
 
-SOLVE_TOLERANCE = 1e-9  # of the residual, relative to its largest term
+SOLVE_TOLERANCE = 1e-9  # largest residual of a solution, relative to its largest term
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Helmholtz(Problem):
     response  u   at the n×n nodes
     tangent   w   (−Δ − κ² e²ᵃ) w = 2κ² e²ᵃ u v,  w = 0 on the boundary
 
-    Five-point Laplacian at the interior nodes. κ² = 25 lies above the first eigenvalue 2π² of −Δ, so the operator is
-    symmetric and almost always has one negative eigenvalue; near-resonant draws have huge responses and are left out
-    of the dataset by `accept`.
+    The Laplacian is the five-point one at the interior nodes. κ² = 25 lies above the first eigenvalue 2π² of −Δ, so the
+    operator, which is symmetric, almost always has one negative eigenvalue. Near-resonant draws have huge responses,
+    and `accept` leaves them out of the dataset.
     """
 
     n: int = 65  # nodes per side, boundary included
@@ -70,7 +70,7 @@ class Helmholtz(Problem):
 
     @cached_property
     def source(self) -> np.ndarray:
-        """f at the interior nodes: a bump of height 1 and width 0.08."""
+        """The source f at the interior nodes, a bump of height 1 and width 0.08."""
         bump1, bump2 = (np.exp(-((self.nodes[1:-1] - c) ** 2) / (2 * 0.08**2)) for c in (0.258, 0.833))
         return np.outer(bump1, bump2)
 
@@ -78,7 +78,7 @@ class Helmholtz(Problem):
 
     @cached_property
     def _prior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Standard deviation of each cosine pair (k, l), and the cosines."""
+        """The standard deviation of each cosine pair (k, l), and the cosines."""
         k = np.arange(self.modes)
         deviation = 1.0 / (12.5 + 0.5 * np.pi**2 * (k[:, None] ** 2 + k**2))
         return deviation, cosines(self.modes, self.nodes)
@@ -106,7 +106,7 @@ class Helmholtz(Problem):
         return 2 * count
 
     def accept(self, u: np.ndarray) -> np.ndarray:
-        """Responses with a norm of at most three times the median of the whole pool: no near-resonant outliers."""
+        """Whether the norm of each response is at most three times the median of all. Near-resonant ones are larger."""
         norm = np.linalg.norm(u.astype(np.float32), axis=(1, 2))
         return norm <= 3 * np.median(norm)
 
@@ -120,7 +120,7 @@ class Helmholtz(Problem):
             self.counts["solves"] += 1
         largest = np.linalg.norm(self.source) + np.linalg.norm(laplacian(u, self.h), axis=(1, 2))
         solved = np.linalg.norm(self._residual(u, self._potential(a)), axis=(1, 2)) <= SOLVE_TOLERANCE * largest
-        if not solved.all():  # also where u is not finite
+        if not solved.all():  # a u that is not finite is not solved, either
             raise SolveError(
                 f"helmholtz: samples {np.flatnonzero(~solved)[:5].tolist()} of this chunk leave a residual above "
                 f"{SOLVE_TOLERANCE:g}; they are resonant to rounding, draw others or change kappa = {self.kappa:g}"
@@ -153,7 +153,7 @@ class Helmholtz(Problem):
         return -laplacian(u, self.h) - inner(potential * u) - like(u, self.source)
 
     def _factorise(self, a: np.ndarray) -> BlockTridiagonal:
-        """−Δₕ − κ² e²ᵃ for one a."""
+        """The factorised operator −Δₕ − κ² e²ᵃ for one a."""
         neighbour = np.full((1, self.n - 2, self.n - 2), -1 / self.h**2)
         self.counts["factorisations"] += 1
         return factorise_five_point(

@@ -1,4 +1,4 @@
-"""Steady incompressible Navier-Stokes, the saddle-point benchmark."""
+"""The steady incompressible Navier-Stokes equations, the saddle-point benchmark."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 INPUT_SEED = {"train": 1, "val": 2, "test": 3}
 PUBLISHED_SIZE = {"train": 2048, "val": 128, "test": 128}
 DIRECTION_SEED = {"train": 12_345, "val": 112_345, "test": 212_345}
-SKETCH_SEED = 2028  # not published: the paper draws sketches on the training device
+SKETCH_SEED = 2028  # this seed is not published, because the paper draws sketches on the training device
 
 AMPLITUDE = (16.0, 24.0)  # range of the forcings' largest component
-AMPLITUDE_NODES = 64  # per side of the published grid, on which that component is measured whatever n is
+AMPLITUDE_NODES = 64  # nodes per side of the published grid, on which that component is measured whatever n is
 
-NEWTON_TOLERANCE = 1e-11  # of the residual, relative to the forcing
-NEWTON_STEPS = 40
+NEWTON_TOLERANCE = 1e-11  # largest residual of a solution, relative to the forcing
+NEWTON_STEPS = 40  # largest number of steps
 
 
 class NavierStokesResidual(NamedTuple):
@@ -44,8 +44,8 @@ class NavierStokes(Problem):
     response  (y1, y2, p)       velocity and pressure at the n×n nodes, [3, n, n]
     tangent   w                 velocity part of  −µΔw + (y·∇)w + (w·∇)y + ∇π = s,  ∇·w = 0,  w = 0 on the boundary
 
-    Array rows are x2 and columns are x1. Centred differences at the interior nodes; the reference solver stabilises
-    the continuity row, ∇ₕ·y − αh²Δₕp = 0, and takes p = 0 on the boundary; stored pressures have zero mean over the
+    Array rows are x2 and columns are x1. Differences are centred at the interior nodes. The reference solver stabilises
+    the continuity row, ∇ₕ·y − αh²Δₕp = 0, and takes p = 0 on the boundary. Stored pressures have zero mean over the
     nodes. The residual of the loss, a NavierStokesResidual of three blocks, has the plain divergence instead.
     """
 
@@ -106,7 +106,7 @@ class NavierStokes(Problem):
         """Forcings whose largest component on the published grid is uniform in AMPLITUDE.
 
         The amplitudes of a published split follow all its normals, so a whole split is always drawn. Beyond its size
-        the same stream goes on with, for each sample, its normals and then its amplitude.
+        the same stream goes on with the normals and then the amplitude of each sample.
         """
         published = PUBLISHED_SIZE[split]
         rng = np.random.RandomState(INPUT_SEED[split])  # the published draw is numpy's legacy stream
@@ -135,10 +135,10 @@ class NavierStokes(Problem):
     # -- reference solver -------------------------------------------------------------------------------------
 
     def solve(self, a: np.ndarray) -> np.ndarray:
-        """Newton from the solution of the Stokes problem, sample by sample.
+        """Responses by Newton's method from the solution of the Stokes problem, sample by sample.
 
         Factorising a Newton matrix costs as much as ten or twenty steps, so a matrix is kept as long as its steps
-        reduce the residual tenfold; most samples need only one.
+        reduce the residual tenfold. Most samples need only one.
         """
         check_fields("forcings u", a, (2, self.n, self.n))
         force = self._with_continuity(inner(a))
@@ -173,14 +173,15 @@ class NavierStokes(Problem):
         return w
 
     def _full_tangents(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """(w, π) [directions, 3, n, n] at one state (y, p), π zero on the boundary."""
+        """The tangents (w, π) [directions, 3, n, n] at one state (y, p), with π zero on the boundary."""
         return self._solve_factored(self._factorise(u[:2]), self._with_continuity(inner(v)))
 
     def tangent_defect(self, a: np.ndarray, u: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """The curl of the momentum equation, |∇ₕ×(−µΔₕw + (y·∇ₕ)w + (w·∇ₕ)y − s)| / |∇ₕ×s|; a complex step in y.
+        """The defect |∇ₕ×(−µΔₕw + (y·∇ₕ)w + (w·∇ₕ)y − s)| / |∇ₕ×s| of the momentum equation's curl.
 
-        Pressure tangents are not stored. The curl removes ∇ₕπ exactly, because centred differences along two axes
-        commute as long as both take zero beyond the interior nodes. Boundary values count as µw / h³ = 0.
+        The derivative is taken by a complex step in y. Pressure tangents are not stored. The curl removes ∇ₕπ exactly,
+        because centred differences along two axes commute as long as both take zero beyond the interior nodes. Boundary
+        values count as the residual of µw / h³ = 0.
         """
         y = u[:, :2] + 1j * COMPLEX_STEP * w
         momentum = np.stack(_momentum(y, np.zeros_like(u[:, 2]), self.mu, self.h), axis=1).imag / COMPLEX_STEP
@@ -188,16 +189,19 @@ class NavierStokes(Problem):
         return np.hypot(wrong, norms(boundary(w)) * self.mu / self.h**3) / np.linalg.norm(self._curl(inner(v)))
 
     def _curl(self, field: np.ndarray) -> np.ndarray:
-        """∂₂f1 − ∂₁f2 at the interior nodes of [..., 2, m, m], which vanishes beyond them."""
+        """The curl ∂₂f1 − ∂₁f2 at the interior nodes of a field [..., 2, m, m] that vanishes beyond them."""
         f_2, f_1 = centred(embed(field), self.h)
         return f_2[..., 0, :, :] - f_1[..., 1, :, :]
 
     def _with_continuity(self, force: np.ndarray) -> np.ndarray:
-        """(u, 0) [r, 3, m, m]: right-hand sides of momentum and continuity."""
+        """The right-hand sides (u, 0) of momentum and continuity, [r, 3, m, m]."""
         return np.concatenate([force, np.zeros_like(force[:, :1])], axis=1)
 
     def _residual(self, state: np.ndarray, force: np.ndarray) -> np.ndarray:
-        """The stabilised equations at the interior nodes, [3, m, m], for (y, p) [3, n, n] and (u, 0) [3, m, m]."""
+        """The residual [3, m, m] of the stabilised equations at the interior nodes, for (y, p) [3, n, n].
+
+        `force` is (u, 0) [3, m, m].
+        """
         y, p = state[:2], state[2]
         continuity = _divergence(y, self.h) - self.alpha * self.h**2 * laplacian(p, self.h)
         return np.stack([*_momentum(y, p, self.mu, self.h), continuity]) - force
@@ -207,7 +211,7 @@ class NavierStokes(Problem):
         return self._factorise(np.zeros((2, self.n, self.n)))
 
     def _factorise(self, y: np.ndarray) -> BlockTridiagonal:
-        """The Newton matrix at velocity y [2, n, n], grid rows as blocks, unknowns (y1, y2, p) of a row together.
+        """The factorised Newton matrix at velocity y [2, n, n]. A block has the unknowns (y1, y2, p) of one grid row.
 
         momentum 1   −µΔₕ + y·∇ₕ + ∂₁y1    ∂₂y1                   ∂₁
         momentum 2   ∂₁y2                  −µΔₕ + y·∇ₕ + ∂₂y2     ∂₂
@@ -245,7 +249,7 @@ class NavierStokes(Problem):
         )
 
     def _solve_factored(self, factor: BlockTridiagonal, rhs: np.ndarray) -> np.ndarray:
-        """(y, p) [r, 3, n, n], zero on the boundary, for right-hand sides [r, 3, m, m]."""
+        """The solutions (y, p) [r, 3, n, n], zero on the boundary, for right-hand sides [r, 3, m, m]."""
         r, _, m, _ = rhs.shape
         self.counts["solves"] += r
         by_row = np.ascontiguousarray(rhs.transpose(2, 1, 3, 0)).reshape(1, m, 3 * m, r)
@@ -254,9 +258,9 @@ class NavierStokes(Problem):
     # -- the equation -----------------------------------------------------------------------------------------
 
     def residual(self, u, a) -> NavierStokesResidual:
-        """F((y, p), u) for responses [..., 3, n, n] and forcings [..., 2, n, n]; boundary values enter as they are.
+        """F((y, p), u) for responses [..., 3, n, n] and forcings [..., 2, n, n]. Boundary values enter as they are.
 
-        It vanishes at the reference solution up to the stabilisation: the divergence there is αh²Δₕp.
+        It vanishes at the reference solution up to the stabilisation, because the divergence there is αh²Δₕp.
         """
         import torch
 
@@ -268,10 +272,10 @@ class NavierStokes(Problem):
         )
 
     def tangent_residual(self, u, a, w, v) -> NavierStokesResidual:
-        """−µΔₕw + (y·∇ₕ)w + (w·∇ₕ)y + ∇ₕπ − v, ∇ₕ·w and boundary values: DF written out, in fewer passes over w.
+        """The blocks −µΔₕw + (y·∇ₕ)w + (w·∇ₕ)y + ∇ₕπ − v, ∇ₕ·w and boundary values.
 
-        Shapes as in stcl.tangent.residual: w holds the tangents (w, π) [B, q, 3, n, n]. The sums keep their
-        order of terms, so that each pass is one fused operation.
+        This is DF written out, with fewer passes over w. Shapes are those of stcl.tangent.residual: w holds the
+        tangents (w, π) [B, q, 3, n, n]. The sums keep their order of terms, so that each pass is one fused operation.
         """
         import torch
 
@@ -305,7 +309,7 @@ def _boundary_values(y):
 
 
 def _curl_tables(modes: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(k²+l²)^(-3/2) and what _curls multiplies from the left, [2, rows, l], and from the right, [2, k, columns]."""
+    """The tables of _curls: (k²+l²)^(-3/2), and the factors from the left, [2, rows, l], and right, [2, k, columns]."""
     k = np.arange(1, modes + 1)
     phase = np.pi * np.outer(k, nodes)
     sine, slope = np.sin(phase) ** 2, np.pi * k[:, None] * np.sin(2 * phase)
@@ -313,7 +317,10 @@ def _curl_tables(modes: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def _curls(noise, tables: tuple[np.ndarray, np.ndarray, np.ndarray]):
-    """(∂₂ψ, −∂₁ψ) of ψ = Σ ξ_kl (k²+l²)^(-3/2) sin²(kπx1) sin²(lπx2) for normals ξ [..., k, l], numpy or torch."""
+    """The fields (∂₂ψ, −∂₁ψ) of ψ = Σ ξ_kl (k²+l²)^(-3/2) sin²(kπx1) sin²(lπx2) for normals ξ [..., k, l].
+
+    The normals may be numpy or torch.
+    """
     deviation, along_x2, along_x1 = (like(noise, table) for table in tables)
     return along_x2 @ (noise * deviation).swapaxes(-1, -2)[..., None, :, :] @ along_x1
 

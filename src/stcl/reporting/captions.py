@@ -65,5 +65,5 @@ FIGURES = {
 
 
 def title(name: str) -> str:
-    """Return the title of a table or figure. One without a title of its own is called by its file."""
+    """The title of a table or figure. One without a title of its own is called by its file."""
     return TITLES.get(name, name.replace("_", " ").capitalize())

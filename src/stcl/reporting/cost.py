@@ -19,7 +19,7 @@ from stcl.study.plan import Plan
 
 
 def text(estimate: CostEstimate) -> str:
-    """Write the estimate as people read it."""
+    """The estimate as people read it."""
     plan, rows = estimate.plan, estimate.rows()
     total: dict[str, Any] = {key: _sum([row[key] for row in rows]) for key in rows[0] if key != "problem"}
     total["problem"] = "Total"

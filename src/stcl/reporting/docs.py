@@ -40,12 +40,12 @@ This page is written by `make docs` from `schema.py` and `protocol.py` of `src/s
 
 
 def schema() -> dict[str, Any]:
-    """Describe the configuration as JSON Schema."""
+    """The configuration as JSON Schema."""
     return Config.model_json_schema()
 
 
 def config_page() -> str:
-    """Write every key with its type, default and meaning, one section per group."""
+    """The page with every key, its type, default and meaning, one section per group."""
     found = schema()
     groups = {"Config": {k: v for k, v in found.items() if k != "$defs"}} | found["$defs"]
     sections = [_section(name, groups[name]) for name in _in_order(groups)]
@@ -60,7 +60,7 @@ def architecture_page(page: str) -> str:
 
 
 def _in_order(groups: dict[str, Any]) -> list[str]:
-    """Sort the groups as a reader of the file meets them."""
+    """The groups in the order in which a reader of the file meets them."""
     met: list[str] = []
 
     def visit(name: str) -> None:

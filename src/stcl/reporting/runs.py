@@ -11,7 +11,7 @@ from stcl.study.cells import Cell
 
 @dataclass(frozen=True)
 class Run:
-    """A run is a cell with what its folder holds. Record and errors are empty unless `status` is "done"."""
+    """A cell with what its folder holds. Record and errors are empty unless `status` is "done"."""
 
     folder: Path
     cell: Cell
@@ -20,13 +20,13 @@ class Run:
     errors: dict[str, Any]
 
     def history(self) -> list[dict[str, float]]:
-        """Read the history, which has a row per epoch."""
+        """The history of the training, a row per epoch."""
         with (self.folder / "history.csv").open(newline="") as file:
             return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def read_runs(folders: list[Path]) -> list[Run]:
-    """Read the runs of the given folders `…/runs/<path of a cell>`, whether or not they are there."""
+    """The runs of the given folders `…/runs/<path of a cell>`, whether or not they are there."""
     return [_read(folder) for folder in folders]
 
 

@@ -1,1 +1,1 @@
-"""What jobs run on: stores, checkpoints, devices, processes, progress, signals, the identity of code."""
+"""What jobs run on: stores, checkpoints, devices, processes, progress, signals, and the identity of code."""

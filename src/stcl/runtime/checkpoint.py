@@ -1,4 +1,4 @@
-"""Training state on disk: written whole or not at all, read without running anything it contains."""
+"""Training state on disk. It is written whole or not at all, and read without running anything that it contains."""
 
 import os
 import pickle
@@ -9,7 +9,7 @@ import torch
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Replace the file in one step; a kill leaves the previous state."""
+    """Replaces the file in one step, so that a kill leaves the previous state."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with partial.open("wb") as file:
@@ -20,7 +20,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """State to the host. Only tensors and plain values are accepted, so a file cannot bring code."""
+    """The saved state, with its tensors on the host. Only tensors and plain values are accepted, never code."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:

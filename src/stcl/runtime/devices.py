@@ -1,7 +1,8 @@
 """The device of a job: the GPU that the scheduler gave it, or the least used one of this machine, or the CPU.
 
-Snakemake counts GPUs (`--resources gpu=4`) but does not say which, and every process would take the first. So each job
-claims one where it sees several. Under Slurm a job sees only its own, and there is nothing to choose.
+Snakemake counts GPUs (`--resources gpu=4`) but does not say which one a job has, and every process would take the
+first. So each job claims one where it sees several. Under Slurm a job sees only its own GPU, and there is nothing to
+choose.
 """
 
 import fcntl
@@ -25,14 +26,14 @@ def pick() -> torch.device:
 
 
 def names(count: int) -> list[str]:
-    """What the visible GPUs are called on this machine, in torch's order: two workflows may see different ones."""
+    """The names of the visible GPUs on this machine, in torch's order. Two workflows may see different GPUs."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     called = visible.split(",")[:count] if visible else map(str, range(count))
     return [name.strip().replace("/", "-") for name in called]
 
 
 def claim(devices: Sequence[str], folder: Path) -> int:
-    """Index of the device with the fewest claims of living processes, now one more: this one's.
+    """The index of the device with the fewest claims of living processes. This process now claims it, too.
 
     A claim is a locked file. The kernel drops the lock when the process ends, however it ends.
     """
@@ -41,14 +42,14 @@ def claim(devices: Sequence[str], folder: Path) -> int:
         fcntl.flock(turn, fcntl.LOCK_EX)
         claims = [sum(_alive(file) for file in folder.glob(f"{device}.*")) for device in devices]
         index = claims.index(min(claims))
-        # Never closed: the claim lasts as long as the process. Child processes do not inherit it.
+        # The file is never closed, so the claim lasts as long as the process. Child processes do not inherit it.
         descriptor, _ = tempfile.mkstemp(prefix=f"{devices[index]}.", dir=folder)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return index
 
 
 def _alive(claim: Path) -> bool:
-    """Whether the process of a claim still holds it; what a dead one left is removed."""
+    """Whether the process of a claim still holds it. The file that a dead process left is removed."""
     with claim.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

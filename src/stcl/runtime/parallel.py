@@ -1,4 +1,4 @@
-"""Chunks of samples over processes, in order."""
+"""Work on chunks of samples in several processes, with results in order."""
 
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
-    """work(task) for each task, in order, on `workers` processes of one BLAS thread each.
+    """The results work(task) of all tasks, in order, from `workers` processes of one BLAS thread each.
 
     At most two tasks per worker are under way, so that memory does not grow with the number of tasks.
     """
@@ -40,7 +40,7 @@ def ordered(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int)
 
 
 def _start_worker() -> None:
-    """Keep freed memory, and end when the parent is killed: a worker would wait for work for ever."""
+    """Makes a worker keep freed memory, and end when its parent is killed. It would otherwise wait for ever."""
     keep_heap()
 
     parent = multiprocessing.parent_process()

@@ -1,15 +1,15 @@
-"""Progress that suits where it goes: a bar on a terminal, now and then a plain line in a log file."""
+"""Progress as a bar on a terminal, and as a plain line now and then in a log file."""
 
 import sys
 import time
 
 from tqdm import tqdm
 
-LINE_SECONDS = 10.0
+LINE_SECONDS = 10.0  # shortest time between two lines of a log file
 
 
 class Progress:
-    """`with Progress("data", total, "sample") as progress: progress.step(8, note)`."""
+    """The progress of one job: `with Progress("data", total, "sample") as progress: progress.step(8, note)`."""
 
     def __init__(self, title: str, total: int, unit: str, done: int = 0) -> None:
         self.title, self.total, self.unit, self.done = title, total, unit, done

@@ -1,4 +1,4 @@
-"""The identity of the code that made a result. Imports nothing heavy."""
+"""The identity of the code that made a result. This module imports nothing heavy."""
 
 import ast
 import functools
@@ -12,11 +12,11 @@ PACKAGE = "stcl"
 
 @functools.cache
 def code_id(*modules: str) -> str:
-    """A hash of what these modules and everything they import from this package do.
+    """A hash of the code of these modules and of everything they import from this package.
 
-    Comments, docstrings and formatting do not count, and neither does the package's own `__init__`: it only says where
-    public names are, and a new one must not make every result stale. Modules imported by name at run time (problems,
-    forms, metrics) are not seen here: a job lists the ones it uses.
+    Comments, docstrings and formatting do not count. Neither does the package's own `__init__`, which only says where
+    public names are: a new name must not make every result stale. Modules that are imported by name at run time
+    (problems, forms, metrics) are not seen here, so a job lists those that it uses.
     """
     reached: dict[str, str] = {}
     waiting = list(modules)
@@ -41,7 +41,7 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(path.read_text())
     named = set(_imports(module, path, tree))
     parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
-    compiled = path.with_suffix(".c")  # what a module has in C beside it
+    compiled = path.with_suffix(".c")  # the C source beside a module, if it has one
     code = ast.dump(_without_docstrings(tree)) + (compiled.read_text() if compiled.is_file() else "")
     return code, tuple(sorted((named | parents) - {PACKAGE}))
 

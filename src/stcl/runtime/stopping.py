@@ -1,4 +1,4 @@
-"""Being asked to stop: a scheduler's warning is honoured at the next point where everything can be saved.
+"""A job that is asked to stop does so at the next point where everything can be saved.
 
     with StopSignals() as stop:
         while work_remains:
@@ -7,22 +7,22 @@
                 save()
                 raise Stopped("…")
 
-Slurm sends SIGTERM before it kills a job, and SIGTERM or SIGUSR1 some minutes earlier with `--signal`. Ctrl-C (SIGINT)
-still ends the process at once.
+Slurm sends SIGTERM before it kills a job. With `--signal` it sends SIGTERM or SIGUSR1 some minutes earlier. Ctrl-C
+(SIGINT) still ends the process at once.
 """
 
 import signal
 
-EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: nothing is wrong, try again
+EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h, which means that nothing is wrong and that one should try again
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 class Stopped(RuntimeError):
-    """Work was put aside on request and saved; the same command continues it."""
+    """Work was put aside on request and saved. The same command continues it."""
 
 
 class StopSignals:
-    """Notes the signals instead of dying of them, within a `with` block. `received` is the name of the last one."""
+    """Within its `with` block, signals are noted and do not end the process. `received` is the name of the last one."""
 
     received: str | None = None
 

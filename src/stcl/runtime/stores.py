@@ -1,10 +1,10 @@
-"""Zarr stores of samples, written in chunks, checked when read.
+"""Zarr stores of samples, which are written in chunks and checked when they are read.
 
 A store lives in a folder of its own next to a manifest:
 
     <name>/fields.zarr     Zarr v3 group; every array is readable by name with xarray.open_zarr
-    <name>.json            manifest: the spec and the content hash; consumers depend on this file
-    <name>.ledger.json     what it cost: seconds, solves, bytes, code id
+    <name>.json            manifest with the spec and the content hash; consumers depend on this file
+    <name>.ledger.json     ledger of what the store cost, with seconds, solves, bytes and the code id
 
 The ledger is apart from the manifest because it differs between two runs that give the same data, and equal data must
 not make anything downstream stale. A store is written in a working folder and moved into place when it is complete.
@@ -35,7 +35,7 @@ class StoreError(RuntimeError):
 
 @dataclass(frozen=True)
 class Field:
-    """A per-sample array: the names and sizes of the axes after `sample`."""
+    """An array with one entry per sample: names and sizes of its axes after `sample`, and its meaning."""
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Field:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON so that a reader sees either the old file or the whole new one."""
+    """Writes JSON so that a reader sees either the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(content, sort_keys=True, indent=1) + "\n")
@@ -98,7 +98,7 @@ class StoreWriter:
         self._note_progress()
 
     def array(self, name: str) -> zarr.Array:
-        """An array of the store, as far as it has been written."""
+        """The array of this name, as far as it has been written."""
         return _array(self.group, name)
 
     @property
@@ -109,18 +109,18 @@ class StoreWriter:
         write_json(self._progress, {"key": self.key, "done": self.done, "cost": self.cost})
 
     def _continued(self) -> bool:
-        """Take over what an interrupted run of the same job has finished, if there is any."""
+        """Whether an interrupted run of the same job has left something. If so, its progress is taken over."""
         try:
             progress = json.loads(self._progress.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return False
-        if progress["key"] != self.key or not (self.folder / FIELDS).is_dir():  # moved, but not described, by a kill
+        if progress["key"] != self.key or not (self.folder / FIELDS).is_dir():  # a kill came after the move
             return False
         self.done, self.cost = progress["done"], Counter(progress["cost"])
         return True
 
     def append(self, arrays: Mapping[str, np.ndarray], cost: Mapping[str, float]) -> None:
-        """Write the next samples, every field [chunk, *shape], and add what they cost to the ledger."""
+        """Writes the next samples, every field [chunk, *shape], and adds what they cost to the ledger."""
         if set(arrays) != set(self.fields):
             raise ValueError(f"expected the arrays {sorted(self.fields)}, got {sorted(arrays)}")
         arrays = {name: np.ascontiguousarray(values, dtype=np.float32) for name, values in arrays.items()}
@@ -139,7 +139,7 @@ class StoreWriter:
         self._note_progress()
 
     def finish(self, manifest: Path, spec: Any, code: str) -> None:
-        """Move the complete store to its place beside the manifest, and describe it."""
+        """Moves the complete store to its place beside the manifest, and writes manifest and ledger."""
         if self.done != self.samples:
             raise StoreError(f"{self.folder} holds {self.done} of {self.samples} samples; it cannot be finished")
         content = content_hash(
@@ -157,17 +157,20 @@ class StoreWriter:
 
 
 def axes(layout: Layout) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """The grid's nodes as coordinate arrays, for `StoreWriter`'s constants."""
+    """The nodes of the grid as coordinate arrays, for the constants of a `StoreWriter`."""
     return {axis: ((axis,), nodes) for axis, nodes in zip(layout.axes, layout.coordinates, strict=True)}
 
 
 def ledger_path(manifest: Path) -> Path:
-    """Where the cost of a store is written."""
+    """The path of the file that says what a store cost."""
     return manifest.with_suffix(".ledger.json")
 
 
 def read_manifest(manifest: Path, at_least: int = 0) -> dict[str, Any]:
-    """The manifest of a store: spec, content hash, number of samples, of which there must be `at_least` so many."""
+    """The manifest of a store: spec, content hash, number of samples, names of constants.
+
+    It is an error if the store has fewer samples than `at_least`.
+    """
     try:
         found = json.loads(manifest.read_text())
     except FileNotFoundError:
@@ -185,7 +188,10 @@ def read_manifest(manifest: Path, at_least: int = 0) -> dict[str, Any]:
 
 
 def read(manifest: Path, samples: int | range | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a store, checked against the manifest; of the per-sample ones all, the first few, or a range."""
+    """The arrays of a store, checked against the manifest.
+
+    Arrays with one entry per sample hold all samples, the first `samples`, or a range of them.
+    """
     wanted = samples if isinstance(samples, range) else range(samples or 0)
     described = read_manifest(manifest, at_least=wanted.stop)
     rows = range(described["samples"]) if samples is None else wanted
@@ -227,7 +233,7 @@ def _rows(array: zarr.Array, rows: range) -> np.ndarray:
 
 
 def content_hash(digests: np.ndarray, constants: Mapping[str, np.ndarray]) -> str:
-    """One hash for the whole store, from the samples' digests and the arrays they share."""
+    """One hash for the whole store, from the digests of the samples and the arrays that they share."""
     total = hashlib.blake2b(np.ascontiguousarray(digests).tobytes(), digest_size=DIGEST_BYTES)
     for name in sorted(constants):
         total.update(f"{name}{constants[name].shape}".encode() + np.ascontiguousarray(constants[name]).tobytes())
@@ -247,8 +253,8 @@ def _digests(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def job_key(spec: str, code: str, *contents: str) -> str:
-    """The identity of a piece of work: what is asked, as canonical text, by which code, from which data.
+    """The identity of a piece of work, by which its working folder is named.
 
-    Working folders are named by it.
+    It depends on the spec as canonical text, on the code, and on the content hashes of the data that is read.
     """
     return hashlib.sha256("\0".join([spec, code, *contents]).encode()).hexdigest()[:24]

@@ -1,1 +1,1 @@
-"""The jobs of the workflow, one module each, run as `python -m stcl.stages.<name>`."""
+"""The jobs of the workflow. Each stage is a module that runs as `python -m stcl.stages.<name>`."""

@@ -1,12 +1,12 @@
-"""Stage `bank`: a bank of directions with their reference tangents for the samples of one split.
+"""The stage `bank` solves for the tangents of the samples of one split along a bank of directions.
 
     python -m stcl.stages.bank --data results/quick/data/diffusion/test.json \
         --out results/quick/banks/diffusion/test.json \
         --spec '{"problem": "diffusion", "options": {"n": 33}, "split": "test", "samples": 64, "directions": 10,
                  "basis": "prior", "check": true}'
 
-Every label is checked before it is stored, unless the spec says `"check": false`; the ledger counts the labels that
-were. An interrupted run continues after the last chunk it stored.
+A label is a stored tangent. Every label is checked before it is stored, unless the spec says `"check": false`; the
+ledger counts the labels that were checked. An interrupted run continues after the last chunk it stored.
 """
 
 import argparse
@@ -26,10 +26,10 @@ from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
 from stcl.study.specs.bank import BankSpec
 
-CHUNK = 16  # samples are solved together, or fewer if their tangents are large
+CHUNK = 16  # number of samples that are solved together; it is smaller if their tangents are large
 CHUNK_BYTES = 128e6  # largest size of a chunk's float64 tangents
-BLOCK_BYTES = 32e6  # largest size of the tangents of one sample that are solved together; solvers need several times it
-OUTLIER = 1e3  # a label this much larger than the median of its sample has diverged
+BLOCK_BYTES = 32e6  # largest size of the tangents of a sample that are solved together; solvers need several times it
+OUTLIER = 1e3  # a label that is this many times larger than the median of its sample has diverged
 SIGN_SEED = 0
 WHITE_SEED = {"train": 1, "val": 2, "test": 3}
 
@@ -39,7 +39,7 @@ _REFUSED = (
 
 
 def generate(spec: BankSpec, data: Path, manifest: Path, work: Path, code: str, workers: int) -> None:
-    """Write the bank that `spec` describes beside `manifest`, with its ledger."""
+    """Writes the bank that `spec` describes beside `manifest`, with its ledger."""
     problem = problems.load(spec.problem, **spec.options)
     samples, r, layout = spec.samples, spec.directions, problem.layout
     source = stores.read_manifest(data, at_least=samples)
@@ -55,7 +55,7 @@ def generate(spec: BankSpec, data: Path, manifest: Path, work: Path, code: str, 
         {"title": title, "spec": spec.canonical(), "data": source["content"]},
     )
     chunk = max(1, min(CHUNK, _labels_in(CHUNK_BYTES, problem) // r))
-    # Read only when their turn comes: memory does not grow with the number of samples.
+    # Samples are read only when their turn comes, so that memory does not grow with their number.
     tasks = (_task(data, range(i, min(i + chunk, samples))) for i in range(writer.done, samples, chunk))
     if not spec.check:
         print(f"{title}: labels are stored unchecked, as `check: false` asks")
@@ -67,7 +67,7 @@ def generate(spec: BankSpec, data: Path, manifest: Path, work: Path, code: str, 
 
 
 def _task(data: Path, rows: range) -> tuple[int, np.ndarray, np.ndarray]:
-    """The first row, and inputs as the solver takes them and responses of all."""
+    """The first of the rows, and of all rows the inputs, as the solver takes them, and the responses."""
     arrays = stores.read(data, rows)
     return rows.start, arrays.get("solver_input", arrays["a"]), arrays["u"]
 
@@ -87,15 +87,15 @@ def directions(problem: Problem, spec: BankSpec) -> np.ndarray:
 
 
 def _labels_in(size: float, problem: Problem) -> int:
-    """How many float64 tangents fit into `size` bytes."""
+    """The number of float64 tangents that fit into `size` bytes, at least one."""
     return max(1, int(size / (8 * np.prod(problem.layout.tangent_shape))))
 
 
 def check_labels(problem: Problem, first: int, a: np.ndarray, u: np.ndarray, v: np.ndarray, w: np.ndarray) -> None:
-    """Refuse labels w [samples, directions, ...] that are not finite, far larger than others of their sample, or wrong.
+    """Refuses labels w [samples, directions, ...] that are not finite, much larger than others of a sample, or wrong.
 
-    Tangents are linear in v, so one random combination Σ ±w_k is compared with the derivative along Σ ±v_k: a single
-    wrong label shows in it, all of a sample cost one test. Errors call the first sample `first`.
+    Tangents are linear in v, so one random combination Σ ±w_k is compared with the derivative along Σ ±v_k. A single
+    wrong label shows in it, and all labels of a sample cost one test. Error messages count samples from `first`.
     """
     flat = w.reshape(*w.shape[:2], -1)
     size = np.sqrt(np.einsum("skc,skc->sk", flat, flat) / flat.shape[-1])
@@ -121,7 +121,7 @@ def check_labels(problem: Problem, first: int, a: np.ndarray, u: np.ndarray, v: 
 
 
 def _solve(spec: BankSpec, v: np.ndarray, task: tuple[int, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict]:
-    """One chunk on its own: tangents, rounded to what is stored after they were checked, and what they cost."""
+    """The tangents of one chunk and what they cost. They are checked first and then rounded to what is stored."""
     problem = problems.load(spec.problem, **spec.options)
     first, a, u = task[0], task[1].astype(np.float64), task[2].astype(np.float64)
     labels = np.empty((len(a), len(v), *problem.layout.tangent_shape), np.float32)
@@ -149,13 +149,20 @@ def main() -> None:
         prog="python -m stcl.stages.bank", description="Solve and store one bank of tangents."
     )
     parser.add_argument(
-        "--spec", type=BankSpec.parse, required=True, help="problem, options, split, samples, directions, basis, check"
+        "--spec",
+        type=BankSpec.parse,
+        required=True,
+        help="the bank as JSON: problem, options, split, samples, directions, basis, check",
     )
     parser.add_argument("--data", type=Path, required=True, help="manifest of the split's dataset")
-    parser.add_argument("--out", type=Path, required=True, help="manifest to write; the bank goes beside it")
-    parser.add_argument("--work", type=Path, default=Path("work/banks"), help="where unfinished banks are kept")
-    parser.add_argument("--code", default="", help="identity of the code, for the ledger and for resuming")
-    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--out", type=Path, required=True, help="manifest to write; the bank is written beside it")
+    parser.add_argument("--work", type=Path, default=Path("work/banks"), help="folder of unfinished banks")
+    parser.add_argument(
+        "--code",
+        default="",
+        help="identity of the code, which the ledger records; a run with another one does not resume",
+    )
+    parser.add_argument("--workers", type=int, default=1, help="number of processes")
     arguments = parser.parse_args()
     keep_heap()
     try:

@@ -1,10 +1,10 @@
-"""Stage `conditioning`: what the tangent operator of a problem is like, and what a form makes of it.
+"""The stage `conditioning` measures the tangent operator of a problem, and what a form of the loss makes of it.
 
     python -m stcl.stages.conditioning --spec '{"problem": …, "options": …, "form": …, "samples": …, "seed": …}' \
         --out conditioning/diffusion.json
 
-All numbers come from dense matrices in float64, so options should name a small grid. A few inputs are drawn, solved and
-linearised; each quantity is written for every sample, with its median and range.
+All numbers come from dense matrices in float64, so options should name a small grid. A few inputs are drawn and solved,
+and the equation is linearised at each. Each quantity is written for every sample, with its median and range.
 """
 
 import argparse
@@ -24,20 +24,18 @@ from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.structure import Condition, block_signs, condition_number, metric_root, symmetry_defect
 
-DIRECTIONS = 8  # per sample, for the error of a solved target
+DIRECTIONS = 8  # number of directions per sample along which the error of a solved target is measured
 
 
 def conditioning_record(spec: ConditioningSpec) -> dict[str, Any]:
-    """The record of a spec.
+    """The record of a spec, with these quantities of A at the true response, on the nodes that have an equation:
 
-    Of A at the true response, on the nodes that have an equation:
-
-    symmetry_defect           ‖A − Aᵀ‖ / ‖A‖ in Frobenius' norm. Blocks of a saddle problem are given the sign that
-                              makes A most symmetric; an equation times −1 is the same equation
+    symmetry_defect           ‖A − Aᵀ‖ / ‖A‖ in Frobenius' norm. Blocks of a saddle problem get the sign that makes A
+                              most symmetric, because an equation times −1 is the same equation.
     smallest_eigenvalue, largest_eigenvalue, negative_fraction     of (A + Aᵀ)/2, which is A where that is symmetric
-    condition_raw             κ(AᵀA), of the raw residual's Hessian
-    condition_scored          the same in the scored responses, the others held: a Leray-projected metric is blind to
-                              pressure by design, so that this is what its condition number is to be compared with
+    condition_raw             κ(AᵀA), the condition number of the raw residual's Hessian
+    condition_scored          the same in the scored responses, with the others held. A Leray-projected metric is blind
+                              to pressure by design, so its condition number is to be compared with this one.
     condition_metric          κ(AᵀMA) in the scored responses with the form's metric M; null for a form without one
     condition_preconditioned  max|λ| / min|λ| of MA, which a Krylov target's solver sees; null for other forms
     target_error              ‖ŵ − w‖ / ‖w‖ of a Krylov target ŵ after its m steps, the median of a few directions
@@ -106,14 +104,17 @@ def _summary(values: list[float | None]) -> dict[str, Any] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m stcl.stages.conditioning",
-        description="Spectrum and condition numbers of a tangent operator.",
+        description="Measure the spectrum and the condition numbers of a tangent operator.",
     )
     parser.add_argument(
-        "--spec", type=ConditioningSpec.parse, required=True, help="problem, options, form, samples, seed as JSON"
+        "--spec",
+        type=ConditioningSpec.parse,
+        required=True,
+        help="the measurement as JSON: problem, options, form, samples, seed",
     )
-    parser.add_argument("--code", default="", help="identity of the code, for the record")
+    parser.add_argument("--code", default="", help="identity of the code, which the record keeps")
     parser.add_argument("--out", type=Path, required=True, help="record to write")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     try:

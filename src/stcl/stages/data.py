@@ -1,4 +1,4 @@
-"""Stage `data`: draw the inputs of one split, solve, filter, store.
+"""The stage `data` draws the inputs of one split, solves for their responses, filters them and stores both.
 
     python -m stcl.stages.data --spec '{"problem": "diffusion", "options": {"n": 33}, "split": "val", "samples": 64}' \
         --out results/quick/data/diffusion/val.json
@@ -23,11 +23,11 @@ from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
 from stcl.study.specs.data import DataSpec
 
-CHUNK = 16  # samples solved together
+CHUNK = 16  # number of samples that are solved together
 
 
 def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int) -> None:
-    """Write the store that `spec` describes beside `manifest`, with its ledger."""
+    """Writes the store that `spec` describes beside `manifest`, with its ledger."""
     problem = problems.load(spec.problem, **spec.options)
     samples = spec.samples
     candidates = problem.candidates(samples)
@@ -64,7 +64,7 @@ def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int
 
 
 def _solve(spec: DataSpec, inputs: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
-    """One chunk on its own: responses, and what they cost."""
+    """The responses of one chunk, and what they cost."""
     problem = problems.load(spec.problem, **spec.options)
     start = time.perf_counter()
     u = problem.solve(inputs.astype(np.float64))
@@ -90,11 +90,17 @@ def _arrays(problem: Problem, inputs: np.ndarray, u: np.ndarray) -> dict[str, np
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stcl.stages.data", description="Draw, solve and store one split.")
-    parser.add_argument("--spec", type=DataSpec.parse, required=True, help="problem, options, split, samples as JSON")
-    parser.add_argument("--out", type=Path, required=True, help="manifest to write; the store goes beside it")
-    parser.add_argument("--work", type=Path, default=Path("work/data"), help="where unfinished stores are kept")
-    parser.add_argument("--code", default="", help="identity of the code, for the ledger and for resuming")
-    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--spec", type=DataSpec.parse, required=True, help="the split as JSON: problem, options, split, samples"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="manifest to write; the store is written beside it")
+    parser.add_argument("--work", type=Path, default=Path("work/data"), help="folder of unfinished stores")
+    parser.add_argument(
+        "--code",
+        default="",
+        help="identity of the code, which the ledger records; a run with another one does not resume",
+    )
+    parser.add_argument("--workers", type=int, default=1, help="number of processes")
     arguments = parser.parse_args()
     keep_heap()
     try:

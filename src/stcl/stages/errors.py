@@ -1,4 +1,4 @@
-"""The two errors of the paper, per sample."""
+"""The two errors of the paper for each sample."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from stcl.operators.surrogate import Surrogate
 
 
 def field_errors(surrogate: Surrogate, a: Tensor, u: Tensor, batch: int = 64) -> Tensor:
-    """E_i = ‖u_i − S_θ(a_i)‖ / ‖u_i‖ of the scored responses, [samples]."""
+    """The field errors E_i = ‖u_i − S_θ(a_i)‖ / ‖u_i‖ of the scored responses, [samples]."""
     score = surrogate.layout.score
     with torch.no_grad():
         return torch.cat([relative_error(score(surrogate(a[i])), score(u[i])) for i in _slices(len(a), batch)])
@@ -19,7 +19,7 @@ def field_errors(surrogate: Surrogate, a: Tensor, u: Tensor, batch: int = 64) ->
 def jacobian_errors(
     surrogate: Surrogate, a: Tensor, v: Tensor, w: Tensor, batch: int = 16, directions: int = 16
 ) -> Tensor:
-    """E_ik = ‖w_ik − DS_θ(a_i)[v_k]‖ / ‖w_ik‖ of the scored responses, [samples, directions]."""
+    """The Jacobian errors E_ik = ‖w_ik − DS_θ(a_i)[v_k]‖ / ‖w_ik‖ of the scored responses, [samples, directions]."""
     rows = []
     with torch.no_grad():
         for i in _slices(len(a), batch):

@@ -1,10 +1,10 @@
-"""Stage `evaluate`: field and Jacobian error of a trained cell on the test split.
+"""The stage `evaluate` measures the field error and the Jacobian error of a trained cell on the test split.
 
     python -m stcl.stages.evaluate --run runs/…/train.json --data data/test.json --bank banks/test.json \
         --out runs/…/errors.json
 
-Needs no training: the errors of every sample and direction are kept in errors.npz, so that tables can be
-aggregated anew.
+The errors of every sample and direction are kept in errors.npz, so that tables can be aggregated anew without another
+training.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from stcl.study.specs.train import TrainSpec
 
 
 def evaluate(run: Path, data: Path, bank: Path, out: Path, device: torch.device) -> None:
-    """Write the mean errors to `out` and all of them to errors.npz beside it."""
+    """Writes the mean errors to `out` and all of them to errors.npz beside it."""
     record = json.loads(run.read_text())
     spec = TrainSpec.model_validate(record["spec"])
     problem = problems.load(spec.problem, **spec.options)
@@ -50,14 +50,20 @@ def evaluate(run: Path, data: Path, bank: Path, out: Path, device: torch.device)
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m stcl.stages.evaluate", description="Test errors of one trained cell."
+        prog="python -m stcl.stages.evaluate", description="Measure the test errors of one trained cell."
     )
     parser.add_argument("--run", type=Path, required=True, help="record of the training; its weights are beside it")
     parser.add_argument("--data", type=Path, required=True, help="manifest of the test split")
     parser.add_argument("--bank", type=Path, required=True, help="manifest of the test bank")
-    parser.add_argument("--out", type=Path, required=True, help="mean errors; errors.npz goes beside it")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--device", type=torch.device, help="by default the least used GPU, or the CPU")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="file of mean errors to write; errors.npz is written beside it"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
+    parser.add_argument(
+        "--device",
+        type=torch.device,
+        help="device to compute on; by default the least used GPU, or the CPU if there is none",
+    )
     arguments = parser.parse_args()
     keep_heap()
     torch.set_num_threads(arguments.threads)

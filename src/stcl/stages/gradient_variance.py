@@ -1,4 +1,4 @@
-"""How much the gradient of each part of the loss varies from update to update."""
+"""This module measures how much the gradient of each part of the loss varies from update to update."""
 
 import torch
 from torch import Tensor, nn
@@ -9,16 +9,16 @@ PARTS = ("data", "raw", "weighted", "total")
 
 
 class GradientVariance:
-    """V = Σ_i ‖g_i − ḡ‖² / (n − 1) over the n updates of an epoch, for the gradients g, before clipping, of
+    """The variance V = Σ_i ‖g_i − ḡ‖² / (n − 1) over the n updates of an epoch, where g_i are the gradients of
 
     data      L_data                  raw    L_deriv
     weighted  γ L_deriv, γ fixed      total  L_data + γ L_deriv
 
-    Mean and spread are updated as the gradients come (Welford); they stay on the device until the epoch ends. The
-    extra backward passes leave the graph and the parameters' own gradients as they are.
+    before clipping. Mean and spread are updated as the gradients come (Welford), and they stay on the device until the
+    epoch ends. The extra backward passes leave the graph and the parameters' own gradients as they are.
     """
 
-    mean: Tensor | float  # of each part, [4, parameters]; 0 before the first update of an epoch
+    mean: Tensor | float  # mean gradient of each part, [4, parameters]; 0 before the first update of an epoch
     spread: Tensor | float  # Σ ‖g_i − ḡ‖², [4]
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:
@@ -26,7 +26,7 @@ class GradientVariance:
         self._clear()
 
     def add(self, losses: Losses) -> None:
-        """Count one update, before its own backward pass."""
+        """Counts one update. It must come before the update's own backward pass."""
         data, raw = self._gradient(losses.data), self._gradient(losses.derivative)
         weighted = losses.gamma.detach() * raw
         gradients = torch.stack([data, raw, weighted, data + weighted])
@@ -36,7 +36,7 @@ class GradientVariance:
         self.spread = self.spread + (deviation * (gradients - self.mean)).sum(1)
 
     def finish(self) -> dict[str, float]:
-        """The epoch's variances; the next update starts a new epoch."""
+        """The variances of the epoch, which ends here. The next update starts a new one."""
         if self.count < 2:
             raise ValueError(f"a variance needs two updates an epoch, got {self.count}; use a smaller batch")
         values = torch.as_tensor(self.spread / (self.count - 1)).tolist()
@@ -44,7 +44,7 @@ class GradientVariance:
         return {f"variance_{part}": value for part, value in zip(PARTS, values, strict=True)}
 
     def _gradient(self, loss: Tensor) -> Tensor:
-        """∇_θ of a loss as one vector; zero for a loss that has none."""
+        """The gradient ∇_θ of a loss as one vector. It is zero for a loss that does not depend on θ."""
         if not loss.requires_grad:
             return torch.zeros_like(torch.cat([p.detach().flatten() for p in self.parameters]))
         parts = torch.autograd.grad(loss, self.parameters, retain_graph=True, materialize_grads=True)

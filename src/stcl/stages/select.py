@@ -1,9 +1,9 @@
-"""Stage `select`: the λ of a grid with the lowest validation error, averaged over the tuning seeds.
+"""The stage `select` chooses the λ of a grid with the lowest validation error, averaged over the tuning seeds.
 
     python -m stcl.stages.select --out select/diffusion/N128/stcl.json runs/…/train.json …
 
-Training records hold no test error, so the test split cannot influence the choice. The file holds the decision alone:
-tuning again with the same outcome makes nothing stale.
+Training records hold no test error, so the test split cannot influence the choice. The file that is written holds the
+decision alone, so tuning again with the same outcome makes nothing stale.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from stcl.runtime.stores import write_json
 
 
 def choose_lambda(records: list[dict]) -> float:
-    """λ with the lowest monitored validation error, mean over seeds; of equals, the smallest.
+    """The λ with the lowest mean over seeds of the monitored validation error. The smallest of equals is taken.
 
-    Several methods that share one λ count alike: their errors enter by the geometric mean.
+    Several methods that share one λ count alike, because their errors enter by the geometric mean.
     """
     errors: dict[float, dict[tuple[str, int], float]] = defaultdict(dict)
     for record in records:
@@ -41,7 +41,7 @@ def choose_lambda(records: list[dict]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stcl.stages.select", description="Choose a λ by validation error.")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("runs", type=Path, nargs="+", help="records of the tuning cells")
+    parser.add_argument("runs", type=Path, nargs="+", help="training records of the cells that tune λ")
     arguments = parser.parse_args()
     write_json(arguments.out, {"lam": choose_lambda([json.loads(run.read_text()) for run in arguments.runs])})
 

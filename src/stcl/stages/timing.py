@@ -1,10 +1,10 @@
-"""Stage `timing`: seconds of an epoch of several cells, measured in turn with nothing else running.
+"""The stage `timing` measures the seconds of an epoch of several cells in turn, with nothing else running.
 
     python -m stcl.stages.timing --spec '{"cells": {PATH: SPEC, …}, "epochs": 10}' --train data/train.json \
         --val data/val.json [--bank banks/train.json] --out timing/diffusion.json
 
-An epoch is what training does: all updates and the validation. The cells take turns, so that a disturbance hits all of
-them alike; a first round warms up and is not counted.
+An epoch is what it is in training: all updates and the validation. The cells take turns, so that a disturbance hits all
+of them alike. A first round warms up and is not counted.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from stcl.study.specs.timing import TimingSpec
 def epoch_seconds(
     spec: TimingSpec, train: Path, val: Path, bank: Path | None, device: torch.device
 ) -> dict[str, dict[str, Any]]:
-    """Median seconds of an epoch and the cell's whole budget, by cell."""
+    """The median seconds of an epoch and the number of epochs in the whole budget, for each cell."""
     trainers = {
         path: build_trainer(cell, train, val, bank if cell.method == "offline_di" else None, device)
         for path, cell in spec.cells.items()
@@ -34,7 +34,7 @@ def epoch_seconds(
     for _ in range(1 + spec.epochs):
         for path, trainer in trainers.items():
             start = time.perf_counter()
-            trainer.run_epoch()  # ends by reading the losses, so a device has finished too
+            trainer.run_epoch()  # it ends by reading the losses, so a device has finished, too
             seconds[path].append(time.perf_counter() - start)
     return {
         path: {"epoch_seconds": median(seconds[path][1:]), "epochs": spec.cells[path].training.epochs}
@@ -47,14 +47,21 @@ def main() -> None:
         prog="python -m stcl.stages.timing", description="Measure the seconds of an epoch."
     )
     parser.add_argument(
-        "--spec", type=TimingSpec.parse, required=True, help="cells by path, and how many epochs, as JSON"
+        "--spec",
+        type=TimingSpec.parse,
+        required=True,
+        help="the comparison as JSON: the spec of each cell under its path, and how many epochs",
     )
     parser.add_argument("--train", type=Path, required=True, help="manifest of the train split")
     parser.add_argument("--val", type=Path, required=True, help="manifest of the validation split")
-    parser.add_argument("--bank", type=Path, help="manifest of the train bank, for offline_di")
+    parser.add_argument("--bank", type=Path, help="manifest of the train bank, which only offline_di needs")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--device", type=torch.device, help="by default the least used GPU, or the CPU")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
+    parser.add_argument(
+        "--device",
+        type=torch.device,
+        help="device to compute on; by default the least used GPU, or the CPU if there is none",
+    )
     arguments = parser.parse_args()
     keep_heap()
     torch.set_num_threads(arguments.threads)

@@ -1,12 +1,12 @@
-"""Stage `train`: one cell, from initial weights to the checkpoint with the lowest validation error.
+"""The stage `train` trains one cell, from initial weights to the checkpoint with the lowest validation error.
 
     python -m stcl.stages.train --spec CELL.json --train data/train.json --val data/val.json \
         [--bank banks/train.json] [--decision select/….json] --out runs/…/train.json
 
-Writes beside `--out`: weights.pt (the best checkpoint), history.csv (a row per epoch) and the run's own record. The
-state is kept in the working folder under the identity of spec, code and data: a killed job that is started again goes
-on from there and ends with the same bits. SIGTERM and SIGUSR1 end it after the epoch it is in, with the state saved and
-exit code 75.
+It writes the run's record to `--out`, and beside it weights.pt (the best checkpoint) and history.csv (a row per epoch).
+The state is kept in the working folder under the identity of spec, code and data, so a killed job that is started again
+goes on from there and ends with the same bits. SIGTERM and SIGUSR1 end a job after the epoch it is in, with the state
+saved and exit code 75.
 """
 
 import argparse
@@ -30,9 +30,8 @@ from stcl.stages.trainer import Diverged, Pairs, Trainer
 from stcl.study.specs.train import TrainSpec
 
 SAVE_SECONDS = 1.0  # shortest time between two saved states
-SAVE_SHARE = (
-    0.02  # largest share of the time that saving may take; where it would take more, states are saved less often
-)
+# Saving takes at most this share of the time. Where it would take more, states are saved less often.
+SAVE_SHARE = 0.02
 
 
 def train_cell(
@@ -45,7 +44,7 @@ def train_cell(
     code: str,
     device: torch.device,
 ) -> None:
-    """Train the cell that `spec` describes from the given manifests, resuming if an earlier attempt left its state."""
+    """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state."""
     contents = {name: stores.read_manifest(path)["content"] for name, path in _given(train=train, val=val, bank=bank)}
     state_path = work / stores.job_key(spec.canonical(), code, *contents.values()) / "state.pt"
     trainer = build_trainer(spec, train, val, bank, device)
@@ -97,7 +96,7 @@ def _given(**paths: Path | None) -> list[tuple[str, Path]]:
 
 
 def build_trainer(spec: TrainSpec, train: Path, val: Path, bank: Path | None, device: torch.device) -> Trainer:
-    """The cell that `spec` describes, before its first epoch."""
+    """The trainer of the cell that `spec` describes, before its first epoch."""
     problem = problems.load(spec.problem, **spec.options)
 
     def pairs(manifest: Path, samples: int | None) -> Pairs:
@@ -105,7 +104,8 @@ def build_trainer(spec: TrainSpec, train: Path, val: Path, bank: Path | None, de
         return torch.from_numpy(arrays["a"]).to(device), torch.from_numpy(arrays["u"]).to(device)
 
     train_pairs, val_pairs = pairs(train, spec.n_train), pairs(val, None)
-    # The same seed gives the same initial weights and batches for every method: weights first, on the host.
+    # The same seed gives the same initial weights and batches for every method, because weights are drawn first, on the
+    # host.
     torch.manual_seed(spec.seed)
     surrogate = build_surrogate(problem.layout, spec.network).to(device)
     if spec.network.standardise:
@@ -134,7 +134,7 @@ def _note(row: dict[str, float]) -> str:
 
 
 def write_history(path: Path, history: list[dict[str, float]]) -> None:
-    """One row per epoch; losses are epoch means, `best` is the monitored validation error so far."""
+    """Writes one row per epoch. Losses are means over the epoch, and `best` is the lowest monitored error so far."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, history[0] if history else ())
@@ -147,15 +147,27 @@ def main() -> None:
     parser.add_argument("--spec", type=TrainSpec.parse, required=True, help="the cell as JSON")
     parser.add_argument("--train", type=Path, required=True, help="manifest of the train split")
     parser.add_argument("--val", type=Path, required=True, help="manifest of the validation split")
-    parser.add_argument("--bank", type=Path, help="manifest of the train bank, for offline_di")
-    parser.add_argument("--decision", type=Path, help="file with the chosen lambda, for a spec without one")
-    parser.add_argument("--out", type=Path, required=True, help="record to write; weights and history go beside it")
+    parser.add_argument("--bank", type=Path, help="manifest of the train bank, which only offline_di needs")
     parser.add_argument(
-        "--work", type=Path, default=Path("work/train"), help="where the state of unfinished runs is kept"
+        "--decision", type=Path, help="file with the lambda that validation chose, for a spec that has none"
     )
-    parser.add_argument("--code", default="", help="identity of the code, for the record and for resuming")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads; results are repeatable for equal numbers")
-    parser.add_argument("--device", type=torch.device, help="by default the least used GPU, or the CPU")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="record to write; weights and history are written beside it"
+    )
+    parser.add_argument("--work", type=Path, default=Path("work/train"), help="folder of the states of unfinished runs")
+    parser.add_argument(
+        "--code",
+        default="",
+        help="identity of the code, which the record keeps; a run with another one does not resume",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, help="number of CPU threads; results are repeatable for equal numbers"
+    )
+    parser.add_argument(
+        "--device",
+        type=torch.device,
+        help="device to train on; by default the least used GPU, or the CPU if there is none",
+    )
     arguments = parser.parse_args()
     keep_heap()
     torch.set_num_threads(arguments.threads)

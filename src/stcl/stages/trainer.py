@@ -1,4 +1,4 @@
-"""The training loop: updates, validation, schedule, best checkpoint, history."""
+"""The training loop with its updates, validation, schedule, best checkpoint and history."""
 
 import math
 import time
@@ -23,7 +23,7 @@ class Diverged(RuntimeError):
 
 
 class Trainer:
-    """The loop: everything that changes during training, and how it is saved and restored."""
+    """The training loop. It holds everything that changes during training, and saves and restores it."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Trainer:
         return len(self.history)
 
     def run_epoch(self) -> None:
-        """One pass over the training set, validation, schedule, best checkpoint, a row of history."""
+        """Makes one pass over the training set, validates, and updates schedule, best checkpoint and history."""
         start = time.perf_counter()
         row = {"epoch": self.epoch + 1} | self._updates()
         row["learning_rate"] = self.optimiser.param_groups[0]["lr"]
@@ -68,7 +68,7 @@ class Trainer:
         self.history.append(row | {"best": self.best, "seconds": self.seconds})
 
     def _updates(self) -> dict[str, float]:
-        """All updates of an epoch; means of losses and γ. Reads from the device once, at the end."""
+        """The means of losses and γ over all updates of an epoch. The device is read once, at the end."""
         a, u = self.train
         total = torch.zeros(len(LOSSES), device=a.device)
         batches = torch.randperm(len(a)).split(self.settings.batch)
@@ -79,7 +79,7 @@ class Trainer:
         return means | (self.variance.finish() if self.variance else {})
 
     def update(self, a: Tensor, u: Tensor, rows: Tensor) -> Tensor:
-        """One step of the optimiser on a batch; (data loss, derivative loss, γ) on the device."""
+        """Takes one step of the optimiser on a batch. Returns (data loss, derivative loss, γ) on the device."""
         self.optimiser.zero_grad()
         losses = self.objective(self.surrogate, a, u, rows)
         if self.variance:
@@ -90,7 +90,7 @@ class Trainer:
         return torch.stack([losses.data, losses.derivative, losses.gamma]).detach()
 
     def _validate(self) -> tuple[float, float]:
-        """Mean squared error over all values, and mean relative error, of the scored responses."""
+        """The mean squared error over all values, and the mean relative error, of the scored responses."""
         a, u = self.val
         score = self.surrogate.layout.score
         with torch.no_grad():

@@ -1,1 +1,4 @@
-"""A study on paper: its configuration, its cells, the specs of its jobs, what it will cost. Imports no torch."""
+"""A study before anything runs: its configuration, its cells, the specs of its jobs, and what it will cost.
+
+No module of this room imports torch.
+"""

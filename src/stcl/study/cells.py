@@ -1,4 +1,4 @@
-"""A cell is one training run of a study, and its path is its name in every folder of results."""
+"""A cell is one training run of a study. Its path is its name in every folder of results."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _PATH = re.compile(rf"([a-z][a-z0-9_-]*)/N(\d+)/([a-z_]+)/lam({SELECTED}|\d+(?:\
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell is one training run. `lam` is a number, None for fno, or SELECTED: what the validation grid decides."""
+    """One training run. `lam` is a number, None for fno, or SELECTED where validation chooses it from a grid."""
 
     block: str
     n_train: int
@@ -19,13 +19,13 @@ class Cell:
 
     @property
     def path(self) -> str:
-        """The path is the cell's folder below `runs`. No λ is written as 0, a value that no derivative term has."""
+        """The cell's folder below `runs`. No λ is written as 0, a value that no derivative term has."""
         lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else f"{self.lam:g}"
         return f"{self.block}/N{self.n_train}/{self.method}/lam{lam}/seed{self.seed}"
 
     @classmethod
     def parse(cls, path: str) -> "Cell":
-        """Return the cell that has this path. A path of any other shape raises ValueError."""
+        """The cell that has this path. A path of any other shape raises ValueError."""
         found = _PATH.fullmatch(path)
         if found is None:
             raise ValueError(f"expected the path of a cell, <block>/N<n>/<method>/lam<λ>/seed<s>, got {path!r}")

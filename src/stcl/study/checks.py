@@ -1,4 +1,4 @@
-"""What must hold between the keys of a configuration: each check yields a sentence for everything that does not."""
+"""What must hold between the keys of a configuration. Each check yields a sentence for everything that does not."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +40,7 @@ def _check_problem(name: str, settings: ProblemSettings, selection: str) -> Iter
             yield from _check_lambda(f"{where}.methods.{method}", chosen, settings.train_sizes, selection)
     if selection == "validation" and settings.selection_scope == "problem":
         grids = [chosen.lambda_grid for _, chosen in settings.methods.enabled() if isinstance(chosen, Tuned)]
-        if any(grid != grids[0] for grid in grids):  # also if one of them is fixed
+        if any(grid != grids[0] for grid in grids):  # a method without a grid differs, too
             yield f"{where}.methods: one λ for the problem needs one lambda_grid, got {grids}; make them equal"
     if settings.shown_size is not None and settings.shown_size not in settings.train_sizes:
         yield f"{where}.shown_size: {settings.shown_size} is not among train_sizes {settings.train_sizes}"
@@ -81,7 +81,7 @@ def _check_lambda(where: str, chosen: Tuned, train_sizes: list[int], selection: 
 
 
 def _check_studies(config: Config) -> Iterator[str]:
-    """Studies refer to problems of the same file."""
+    """Every finding about the studies, which must refer to problems of the same file."""
     studies = config.studies
     named: dict[str, MinresIterations | SketchCount | Forms | LongRun | None] = {
         "studies.minres_iterations": studies.minres_iterations,

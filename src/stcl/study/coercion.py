@@ -1,14 +1,14 @@
-"""What a YAML file or a command line hands over, as ordinary dicts, lists and numbers."""
+"""This module turns what a YAML file or a command line hands over into ordinary dicts, lists and numbers."""
 
 import json
 from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Ordinary dicts, lists and numbers.
+    """The value as ordinary dicts, lists and numbers.
 
-    Snakemake has mappings of its own and hands over what is inside a list or mapping of `--config` as text; YAML takes
-    1e-10, without a point, for text.
+    Snakemake has mappings of its own, and hands over what is inside a list or mapping of `--config` as text. YAML takes
+    1e-10, which has no point, for text.
     """
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}

@@ -1,4 +1,4 @@
-"""From a configuration file to a checked study, or to a message that lists everything that is wrong with it."""
+"""This module turns a configuration file into a checked study, or into a message that lists all that is wrong."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +18,7 @@ class ConfigError(ValueError):
 
 
 def parse(config: dict[str, Any]) -> Config:
-    """The validated configuration with defaults filled in. Raises ConfigError with every finding, one a line."""
+    """The validated configuration with defaults filled in. It raises ConfigError with one line for every finding."""
     config = plain(config)
     try:
         parsed = Config.model_validate(config)
@@ -63,7 +63,7 @@ def _explain(error: Any, config: dict[str, Any]) -> str:
 
 
 def _path(location: tuple[str | int, ...], config: Any) -> str:
-    """Where in the file; the names of alternatives, which a location has between the keys, are not in it."""
+    """The place of an error in the file. A location also names alternatives between its keys; they are left out."""
     node, parts = config, []
     for depth, part in enumerate(location, start=1):
         inside = part in node if isinstance(node, dict) else isinstance(node, list) and isinstance(part, int)

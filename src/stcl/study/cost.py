@@ -23,26 +23,26 @@ SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate has the seconds of one update of each method, and says what such an update was."""
+    """The seconds of one update of each method, and what such an update was."""
 
     seconds: dict[str, float]
     batch: int
     q: dict[str, int]
     nodes: int
-    steps: int | None  # the Krylov solver took this many
+    steps: int | None  # number of steps that the Krylov solver took; None if the form has no solver
     source: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step is one link of a chain of jobs."""
+    """One job in a chain of jobs that wait for each other."""
 
     name: str
     seconds: float
 
 
 class CostEstimate:
-    """An estimate gives numbers to a plan. Seconds are None where a problem's are not known."""
+    """What a plan will cost, in numbers. Seconds are None for a problem whose times are not known."""
 
     def __init__(self, plan: Plan, published: dict[str, Any], solvers: dict[str, Any], timings: list[dict]) -> None:
         self.plan, self.published, self.solvers = plan, published, solvers
@@ -55,7 +55,11 @@ class CostEstimate:
         return training.epochs * ceil(cell.n_train / training.batch)
 
     def training_seconds(self, cell: Cell) -> float | None:
-        """Scale an update's time with its samples and nodes, and its derivative part also with q and solver steps."""
+        """The seconds of a training.
+
+        The time of an update is scaled with its samples and nodes, and its derivative part also with q and with the
+        steps of the solver.
+        """
         block = self.plan.blocks[cell.block]
         rate = self.rates.get(block.problem)
         if rate is None or cell.method not in rate.seconds:
@@ -72,7 +76,7 @@ class CostEstimate:
         return self.updates(cell) * size * seconds
 
     def _solver_seconds(self, steps: int) -> float:
-        """Time a published training with that many Krylov steps, linear between the fewest and the most."""
+        """The seconds of a published training with this many Krylov steps, linear between the fewest and the most."""
         times = {m: row["seconds"] for m, row in self.published["minres_iterations"].items()}
         low, high = min(times), max(times)
         return times[low] + (steps - low) * (times[high] - times[low]) / (high - low)
@@ -80,7 +84,7 @@ class CostEstimate:
     # -- reference solver -----------------------------------------------------------------------------------------
 
     def data_seconds(self, dataset: str, split: Split) -> float | None:
-        """Count seconds of one core. Candidates that the problem's filter may reject are solved, too."""
+        """The seconds of one core for a dataset. Candidates that the problem's filter may reject are solved, too."""
         block = self.plan.datasets[dataset]
         problem = problems.load(block.problem, **block.settings.options)
         return self._solve_seconds(block, "response", problem.candidates(self.plan.data_spec(dataset, split).samples))
@@ -95,7 +99,7 @@ class CostEstimate:
 
     @cached_property
     def banks(self) -> list[tuple[str, Split]]:
-        """Every bank has a dataset and a split. There is one for test errors, and one where offline DI trains."""
+        """The dataset and split of every bank. There is one for test errors, and one where offline DI trains."""
         blocks = self.plan.blocks.values()
         trained = dict.fromkeys(block.dataset for block in blocks if block.settings.methods.offline_di)
         found: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.plan.datasets]
@@ -104,7 +108,7 @@ class CostEstimate:
     # -- disk -----------------------------------------------------------------------------------------------------
 
     def data_bytes(self, dataset: str, split: Split) -> int:
-        """Count inputs and responses. Where the network sees other inputs than the solver, both are stored."""
+        """The bytes of inputs and responses. Where the network sees other inputs than the solver, both are stored."""
         block = self.plan.datasets[dataset]
         problem = problems.load(block.problem, **block.settings.options)
         shapes = [problem.layout.input_shape, problem.layout.response_shape]
@@ -113,20 +117,20 @@ class CostEstimate:
         return FLOAT * self.plan.data_spec(dataset, split).samples * sum(map(prod, shapes))
 
     def bank_bytes(self, dataset: str, split: Split) -> int:
-        """Count tangents, and the directions that the samples share."""
+        """The bytes of tangents, and of the directions that the samples share."""
         bank, shape = self.plan.bank_spec(dataset, split), layout(self.plan.datasets[dataset])
         tangents = bank.samples * prod(shape.tangent_shape)
         return FLOAT * bank.directions * (tangents + prod(shape.input_shape))
 
     @cached_property
     def weight_bytes(self) -> dict[str, int]:
-        """Count the bytes of one network of each block, by the block's name."""
+        """The bytes of one network of each block, under the block's name."""
         return {name: network_bytes(block) for name, block in self.plan.blocks.items()}
 
     # -- the whole ------------------------------------------------------------------------------------------------
 
     def chain(self, cell: Cell) -> list[Step] | None:
-        """List what must end before the cell has its weights, one after another. It is None if a time is not known."""
+        """The jobs that must end, one after another, before the cell has its weights. None if a time is not known."""
         dataset = self.plan.blocks[cell.block].dataset
         steps: list[tuple[str, float | None]] = [("data", self.data_seconds(dataset, "train"))]
         if cell.method == "offline_di":
@@ -143,12 +147,12 @@ class CostEstimate:
         return chain if len(chain) == len(steps) else None
 
     def longest_chain(self) -> list[Step]:
-        """Return the longest of the chains that are known."""
+        """The longest of the chains that are known."""
         chains = [chain for cell in self.plan.cells.values() if (chain := self.chain(cell))]
         return max(chains, key=lambda chain: sum(step.seconds for step in chain), default=[])
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row for each problem, its ablations included."""
+        """One row for each problem, its ablations included."""
         return [self._row(problem) for problem in self.plan.config.problems]
 
     def _row(self, problem: str) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class CostEstimate:
 
 
 def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
-    """Take the rates from the published wall-clock table."""
+    """The rates from the published wall-clock table, one for each problem."""
     runs = published["wallclock_runs"]
     rates = {}
     for problem, seconds in published["wallclock"].items():
@@ -187,7 +191,7 @@ def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
 
 
 def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]:
-    """Take rates from records of the stage `timing`. Those of cells that the study no longer has do not count."""
+    """The rates from records of the stage `timing`. A record with cells that the study no longer has does not count."""
     known = {_timed(cell): cell for cell in plan.cells.values()}
     rates = {}
     for timing in timings:
@@ -207,7 +211,7 @@ def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]
 
 
 def _timed(cell: Cell) -> tuple[str, int, str]:
-    """Leave out λ and seed, because the time of a cell does not depend on them."""
+    """What the time of a cell depends on, which λ and seed are not part of."""
     return cell.block, cell.n_train, cell.method
 
 
@@ -225,7 +229,7 @@ def network_bytes(block: Block) -> int:
 
 
 def fno_parameters(channels: int, responses: int, network: Network) -> int:
-    """Count the real weights of the FNO between these channels and responses, without building it.
+    """The number of real weights of the FNO between these channels and responses, without building it.
 
     Each Fourier layer has two blocks of complex matrices, one for kx ≥ 0 and one for kx < 0, stored as real pairs.
     """

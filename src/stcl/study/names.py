@@ -1,6 +1,6 @@
-"""How methods and problems are called where people read them."""
+"""The names of methods and problems that people read."""
 
-METHOD_NAMES = {"fno": "FNO", "stcl": "sTCL", "offline_di": "Offline DI"}  # in the order of the tables
+METHOD_NAMES = {"fno": "FNO", "stcl": "sTCL", "offline_di": "Offline DI"}  # this is the order of the tables
 _PROBLEMS = {
     "helmholtz": "Helmholtz",
     "diffusion": "Nonlinear diffusion",
@@ -11,11 +11,11 @@ _PROBLEMS = {
 
 
 def paper_order(problem: str) -> tuple[int, str]:
-    """Sorts the paper's problems as its tables do, and others after them by name."""
+    """A sort key that puts the paper's problems in the order of its tables, and others after them by name."""
     known = list(_PROBLEMS)
     return (known.index(problem) if problem in known else len(known), problem)
 
 
 def problem_name(problem: str) -> str:
-    """The name of a problem; one that is not the paper's is called by its file."""
+    """The name of a problem. One that is not the paper's is called by its file."""
     return _PROBLEMS.get(problem, problem.replace("_", " ").capitalize())

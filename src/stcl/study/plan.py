@@ -1,7 +1,7 @@
-"""From a configuration to the nodes of the workflow: which datasets, banks and cells there are, and their specs.
+"""The plan of a study: the datasets, banks of tangents and cells that a configuration asks for, and their specs.
 
-Imports nothing heavy: the Snakefile reads this at every start. A spec holds the slice of the configuration that its
-node depends on and nothing else, so that a change reruns exactly what it touches.
+This module imports nothing heavy, because the Snakefile reads it at every start. A spec holds what its job needs of the
+configuration and nothing else, so that a change reruns exactly what it touches.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,14 +21,14 @@ from stcl.study.specs.train import TrainSpec
 
 @dataclass(frozen=True)
 class Block:
-    """Settings under a name that is part of paths: a problem of the study, or a variant of it in an ablation."""
+    """A problem of the study, or a variant of it in an ablation, with its settings. Its name is part of paths."""
 
-    name: str  # "diffusion", or "diffusion-n32-q4"
+    name: str  # for example "diffusion", or "diffusion-n32-q4"
     problem: str
-    dataset: str  # blocks with the same data share it
+    dataset: str  # name of the dataset, which blocks with the same data share
     settings: ProblemSettings
     seeds: tuple[int, ...]
-    selected: bool  # λ is chosen by validation of the problem's own block
+    selected: bool  # whether validation of the problem's own block chooses λ
     variant: tuple[tuple[str, int], ...] = ()  # what an ablation varies, e.g. (("grid", 32), ("q", 4))
 
 
@@ -43,7 +43,7 @@ class Plan:
 
     @cached_property
     def blocks(self) -> dict[str, Block]:
-        """Every block by its name, the problems first."""
+        """Every block under its name, the problems first."""
         studies = [*self.minres_blocks, *self.sketch_blocks, *self.form_blocks, *self.long_blocks.values()]
         return {block.name: block for block in [*self.problem_blocks, *studies]}
 
@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def form_blocks(self) -> list[Block]:
-        """Other forms of the sTCL loss, in the order of the problems."""
+        """The blocks with other forms of the sTCL loss, in the order of the problems."""
         blocks = []
         for problem, settings in self.config.problems.items():
             study = self.config.studies.forms.get(problem)
@@ -135,7 +135,7 @@ class Plan:
 
     @property
     def long_blocks(self) -> dict[str, Block]:
-        """The longer trainings by problem, with the first seed alone."""
+        """The block with the longer training of each problem that has one. It has the first seed alone."""
         return {
             name: Block(
                 f"{name}-long",
@@ -154,7 +154,7 @@ class Plan:
 
     @cached_property
     def datasets(self) -> dict[str, Block]:
-        """A block of each dataset: they agree in what the data depends on."""
+        """One block of each dataset. All blocks of a dataset agree in what the data depends on."""
         return {block.dataset: block for block in reversed(self.blocks.values())}
 
     # -- cells ------------------------------------------------------------------------------------------------
@@ -170,14 +170,14 @@ class Plan:
         ]
 
     def shown_cells(self, problem: str, all_seeds: bool = False) -> list[Cell]:
-        """Each method at the N that is shown, with the first seed or with all of them."""
+        """The cells of each method at the N that is shown, with the first seed or with all of them."""
         block = self.blocks[problem]
         seeds = block.seeds if all_seeds else block.seeds[:1]
         cells = self.final_cells([block])
         return [c for c in cells if c.n_train == shown_size(block.settings) and c.seed in seeds]
 
     def convergence_cells(self) -> list[Cell]:
-        """Each method of each problem with the first seed: the long run where there is one."""
+        """The cells of each problem's methods with the first seed, taken from the long run where there is one."""
         return [
             cell
             for problem in self.config.problems
@@ -189,7 +189,7 @@ class Plan:
         ]
 
     def decision(self, cell: Cell) -> str:
-        """Name of the decision that a cell with a selected λ takes."""
+        """The name of the decision from which a cell with a selected λ takes it."""
         block = self.blocks[cell.block]
         if block.settings.selection_scope == "problem":
             return block.problem
@@ -219,7 +219,7 @@ class Plan:
 
     @cached_property
     def cells(self) -> dict[str, Cell]:
-        """Every cell by its path."""
+        """Every cell under its path."""
         return {cell.path: cell for cell in self._cells()}
 
     def _cells(self) -> Iterator[Cell]:
@@ -234,7 +234,10 @@ class Plan:
         return DataSpec(**_problem(block), split=split, samples=getattr(block.settings.samples, split))
 
     def bank_spec(self, dataset: str, split: Split) -> BankSpec:
-        """The train bank follows the training basis; errors are always measured along the problem's own prior."""
+        """The spec of a bank.
+
+        The train bank follows the basis of training. Errors are always measured along the problem's own prior.
+        """
         block = self.datasets[dataset]
         settings = block.settings
         train = split == "train"
@@ -248,7 +251,7 @@ class Plan:
         )
 
     def _bank_size(self, dataset: str) -> int:
-        """Samples with stored tangents: as many as the largest offline DI cell trains on."""
+        """The number of samples with stored tangents: as many as the largest offline DI cell trains on."""
         blocks = [b for b in self.blocks.values() if b.dataset == dataset and b.settings.methods.offline_di]
         return max(n for block in blocks for n in block.settings.train_sizes)
 
@@ -280,9 +283,9 @@ class Plan:
         return self.shown_cells(group)
 
     def timing_spec(self, group: str) -> TimingSpec:
-        """The cells by path, without what is not part of a plain training.
+        """The spec of a comparison of run times, in which no cell records the variance of its gradients.
 
-        The value of λ does not matter to time, so every cell is timed, and named, with the same.
+        The value of λ does not matter to time, so every cell with a λ is timed, and named, with λ = 1.
         """
         specs = {}
         for cell in self.timing_cells(group):
@@ -304,8 +307,8 @@ class Plan:
         )
 
     # -- code -------------------------------------------------------------------------------------------------
-    # The modules that a job starts from. Its code id covers them and what they import, but not what they load by name:
-    # that is listed here.
+    # These are the modules that a job starts from. Its code id covers them and what they import, but not what they load
+    # by name, so the modules that are loaded by name are listed here, too.
 
     def data_modules(self, dataset: str) -> list[str]:
         return ["stcl.stages.data", _problem_module(self.datasets[dataset].problem)]
@@ -342,7 +345,7 @@ def _problem_module(problem: str) -> str:
 
 
 def _form_modules(settings: ProblemSettings) -> Iterator[str]:
-    """Modules that are loaded by the name of the sTCL form and of its metric."""
+    """The modules that are loaded by the name of the sTCL form and of its metric."""
     form = settings.stcl.settled_form
     yield f"stcl.losses.forms.{form.name}"
     metric = getattr(form, "metric", None)

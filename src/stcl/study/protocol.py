@@ -1,8 +1,8 @@
-"""The training protocol as typed settings: what every cell has, whatever its method.
+"""The training protocol as typed settings, which every training has, whatever its method.
 
-Defaults are what a new problem should start from. Where the published tables used something else for one of the
-problems, `config/paper.yaml` says so and docs/protocol.md says why. The settings of the network are in
-stcl.operators.settings, those of the derivative term in stcl.losses.settings.
+A new problem should start from the defaults. Where the published tables used something else for one of the problems,
+`config/paper.yaml` says so and docs/protocol.md says why. The settings of the network are in stcl.operators.settings,
+and those of the derivative term are in stcl.losses.settings.
 """
 
 from typing import Literal
@@ -13,26 +13,32 @@ from stcl.core.settings import Positive, PositiveFloat, Settings
 
 
 class Schedule(Settings):
-    """Learning-rate reduction on a plateau of the monitored validation error."""
+    """Reduction of the learning rate on a plateau of the monitored validation error."""
 
-    factor: PositiveFloat = Field(0.5, description="multiplies the learning rate", lt=1)
-    patience: Positive = Field(50, description="epochs without improvement before a reduction")
-    minimum: PositiveFloat = Field(1e-6, description="smallest learning rate")
+    factor: PositiveFloat = Field(0.5, description="factor that multiplies the learning rate at a reduction", lt=1)
+    patience: Positive = Field(50, description="number of epochs without improvement that a reduction waits for")
+    minimum: PositiveFloat = Field(1e-6, description="learning rate below which no reduction goes")
 
 
 class Training(Settings):
-    """Optimisation, shared by all methods of a problem."""
+    """Optimisation, which all methods of a problem share."""
 
-    epochs: Positive = Field(2000, description="passes over the training set")
-    batch: Positive = Field(32, description="samples per update")
-    learning_rate: PositiveFloat = Field(1e-3, description="Adam's initial step size")
-    adam_eps: PositiveFloat = Field(1e-8, description="Adam's denominator floor")
-    clip: PositiveFloat = Field(1.0, description="largest norm of the total gradient")
+    epochs: Positive = Field(2000, description="number of passes over the training set")
+    batch: Positive = Field(32, description="number of samples per update")
+    learning_rate: PositiveFloat = Field(1e-3, description="initial step size of Adam")
+    adam_eps: PositiveFloat = Field(1e-8, description="number ε that is added to the denominator of Adam's step")
+    clip: PositiveFloat = Field(1.0, description="norm of the total gradient above which the gradient is scaled down")
     monitor: Literal["mse", "relative"] = Field(
-        "mse", description="validation error that picks the checkpoint and drives the schedule"
+        "mse",
+        description="the validation error, mean squared or relative, that picks the checkpoint, drives the schedule "
+        "and chooses λ",
     )
-    schedule: Schedule = Field(default_factory=Schedule, description="learning-rate reduction")
+    schedule: Schedule = Field(default_factory=Schedule, description="when and how the learning rate is reduced")
     auxiliary_weight: PositiveFloat = Field(
-        0.05, description="of the squared error of responses that are not scored, up to a constant per sample"
+        0.05,
+        description="weight in the data loss of responses that no error scores, such as a pressure; their squared "
+        "error counts up to a constant per sample",
     )
-    gradient_variance: bool = Field(False, description="record the gradients' variance within each epoch")
+    gradient_variance: bool = Field(
+        False, description="whether the history records how much the gradients vary within each epoch"
+    )

@@ -1,4 +1,4 @@
-"""The shape of a configuration file: every key with its type, its default and what it means."""
+"""The shape of a configuration file: every key with its type, its default and its meaning."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -15,22 +15,27 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
 class Samples(Settings):
-    """Samples of each split. Training subsets are prefixes of the train split."""
+    """Number of samples in each split. A training set of size N is the first N samples of the train split."""
 
-    train: Positive = Field(description="largest training set that can be cut from the store")
-    val: Positive = Field(128, description="validation samples")
-    test: Positive = Field(128, description="test samples")
+    train: Positive = Field(description="number of samples in the train split, which is the largest possible N")
+    val: Positive = Field(128, description="number of validation samples")
+    test: Positive = Field(128, description="number of test samples")
 
 
 class Bank(Settings):
-    """Directions with stored reference tangents."""
+    """Banks of directions whose tangents the reference solver computes and stores."""
 
-    train: Positive = Field(200, description="directions of the offline DI bank, shared by all samples")
-    test: Positive = Field(16, description="directions of the Jacobian error")
+    train: Positive = Field(
+        200, description="number of directions that offline DI trains on; all training samples share them"
+    )
+    test: Positive = Field(
+        16, description="number of directions along which the Jacobian error is measured; all test samples share them"
+    )
     check: bool = Field(
         True,
-        description="false stores offline DI labels that are not the derivative of the response, such as those of "
-        "Burgers' three_sweep that diverged; the labels of the Jacobian error are always checked",
+        description="whether the stored tangents of offline DI are checked; `false` also stores tangents that are not "
+        "the derivative of the response, such as those of Burgers' three_sweep that diverged. The tangents of the "
+        "Jacobian error are always checked",
     )
 
 
@@ -43,21 +48,27 @@ Lambda = Annotated[
 class Tuned(Settings):
     """A method with a derivative term."""
 
-    lam: Lambda | None = Field(None, alias="lambda", description="derivative-to-data ratio, one for all N or by N")
+    lam: Lambda | None = Field(
+        None,
+        alias="lambda",
+        description="ratio λ of the derivative loss to the data loss that the weighting aims at: one number for all N, "
+        "or one for each N; it can be left out only where validation chooses λ from `lambda_grid`",
+    )
     lambda_grid: list[PositiveFloat] | None = Field(
         None,
-        description="values to choose from; they take the place of `lambda` with `selection: validation`",
+        description="values of λ from which `selection: validation` chooses; it has no effect with `selection: fixed`, "
+        "and if it is left out, λ is `lambda`",
         min_length=1,
     )
 
     @field_validator("lam", mode="before")
     @classmethod
     def _sizes_are_numbers(cls, lam: Any) -> Any:
-        """Keys of a mapping may have become strings on the way through JSON."""
+        """The value with numbers as keys, which may have become strings on the way through JSON."""
         return {int(n) if str(n).isdigit() else n: v for n, v in lam.items()} if isinstance(lam, dict) else lam
 
     def fixed(self, n_train: int) -> float:
-        """λ for N training samples, where it is given."""
+        """The λ that the configuration gives for N training samples."""
         lam = self.lam[n_train] if isinstance(self.lam, dict) else self.lam
         if lam is None:
             raise ValueError("no λ was given; validation has to choose it from the grid")
@@ -65,7 +76,7 @@ class Tuned(Settings):
 
 
 class Fno(Settings):
-    """Data loss only."""
+    """Training on the data loss alone. There are no settings."""
 
 
 class TunedOfflineDi(OfflineDi, Tuned):
@@ -77,20 +88,27 @@ class TunedStcl(Stcl, Tuned):
 
 
 class Methods(Settings):
-    """The methods to train; leave one out and its cells are not built."""
+    """The methods to train. A method that is left out is not trained."""
 
-    fno: Fno | None = Field(None, description="data only")
-    offline_di: TunedOfflineDi | None = Field(None, description="stored tangents")
-    stcl: TunedStcl | None = Field(None, description="sketched tangent consistency")
+    fno: Fno | None = Field(None, description="trains on the data loss alone; not trained if left out")
+    offline_di: TunedOfflineDi | None = Field(
+        None,
+        description="trains on the data loss and on tangents that were stored before training; not trained if left out",
+    )
+    stcl: TunedStcl | None = Field(
+        None,
+        description="trains on the data loss and the sketched tangent consistency loss, without stored tangents; not "
+        "trained if left out",
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _bare_keys(cls, methods: Any) -> Any:
-        """`fno:` with nothing after it means: with defaults."""
+        """The methods, where a key with nothing after it, such as `fno:`, stands for the defaults."""
         return {k: v if v is not None else {} for k, v in methods.items()} if isinstance(methods, dict) else methods
 
     def enabled(self) -> Iterator[tuple[str, Any]]:
-        """The methods that are trained with their settings, in the order of the fields above."""
+        """The methods that are trained, each with its settings, in the order of the fields above."""
         for name in type(self).model_fields:
             settings = getattr(self, name)
             if settings is not None:
@@ -100,24 +118,34 @@ class Methods(Settings):
 class ProblemSettings(Settings):
     """One problem of the study."""
 
-    options: dict[str, Any] = Field(default_factory=dict, description="constants of the problem, e.g. its grid size n")
-    samples: Samples = Field(description="size of each split")
-    train_sizes: list[Positive] = Field(description="training sizes N", min_length=1)
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="constants of the problem, such as its grid size n; a constant that is left out keeps the value in "
+        "the problem's own file",
+    )
+    samples: Samples = Field(description="how many samples each split has")
+    train_sizes: list[Positive] = Field(
+        description="training sizes N; every method is trained with each of them", min_length=1
+    )
     shown_size: Positive | None = Field(
-        None, description="N of the wall-clock table and of the figures that show one N; left out: the largest"
+        None,
+        description="the training size of the wall-clock table and of the figures that show one N; if left out, it is "
+        "the largest of `train_sizes`",
     )
     selection_scope: Literal["cell", "problem"] = Field(
         "cell",
-        description="for `selection: validation`: one λ for each N and method, or one for the problem, decided at its "
-        "smallest N and shared by all N and both methods",
+        description="how many λ `selection: validation` chooses: `cell` chooses one for each N and method; `problem` "
+        "chooses one at the smallest N, which all N and both methods share",
     )
-    bank: Bank = Field(default_factory=Bank, description="number of stored directions")
+    bank: Bank = Field(default_factory=Bank, description="how tangents are stored, and how many")
     basis: Literal["prior", "white"] = Field(
-        "prior", description="training directions: the problem's own prior, or white noise of unit norm"
+        "prior",
+        description="distribution of the directions that sTCL and offline DI train on: `prior` is the problem's own, "
+        "`white` is white noise of unit norm",
     )
-    network: Network = Field(default_factory=Network, description="the surrogate")
-    training: Training = Field(default_factory=Training, description="optimisation")
-    methods: Methods = Field(description="what is trained")
+    network: Network = Field(default_factory=Network, description="the network that all methods train")
+    training: Training = Field(default_factory=Training, description="how all methods are optimised")
+    methods: Methods = Field(description="the methods that are trained, and their settings")
 
     @property
     def stcl(self) -> TunedStcl:
@@ -128,97 +156,136 @@ class ProblemSettings(Settings):
 
 
 class MinresIterations(Settings):
-    """Effect of the number of Krylov steps m of an sTCL target."""
+    """Effect of the number m of Krylov steps behind a target of sTCL."""
 
-    problem: Name = Field("helmholtz", description="one whose sTCL form is `krylov_target`")
-    n_train: Positive = Field(description="training size N")
-    steps: list[Positive] = Field(description="values of m", min_length=1)
-    lam: PositiveFloat = Field(alias="lambda", description="the same for every m")
+    problem: Name = Field("helmholtz", description="a problem of this file whose sTCL form is `krylov_target`")
+    n_train: Positive = Field(description="the training size N")
+    steps: list[Positive] = Field(description="values of m; sTCL is trained with each of them", min_length=1)
+    lam: PositiveFloat = Field(alias="lambda", description="the λ that every m is trained with")
 
 
 class SketchCount(Settings):
     """Effect of the sketch count q on errors, run time and the variance of the gradient, at several resolutions."""
 
-    problem: Name = Field("diffusion", description="one with sTCL")
-    option: Name = Field("n", description="the problem's option that holds the resolution")
-    grids: list[Positive] = Field(description="its values", min_length=1)
-    n_train: Positive = Field(description="training size N")
-    q: list[Annotated[int, Field(ge=0)]] = Field(description="sketch counts; 0 trains on data alone", min_length=1)
-    lam: PositiveFloat = Field(alias="lambda", description="the same for every q and grid")
-    runtime_grid: Positive = Field(description="the grid of the run-time table")
-    first_epoch: Positive = Field(26, description="gradient variances are averaged from this epoch on")
+    problem: Name = Field("diffusion", description="a problem of this file that has the method stcl")
+    option: Name = Field("n", description="the problem's option that sets the resolution")
+    grids: list[Positive] = Field(description="values of that option; each of them has its own data", min_length=1)
+    n_train: Positive = Field(description="the training size N")
+    q: list[Annotated[int, Field(ge=0)]] = Field(
+        description="sketch counts q, the directions per update; 0 trains on data alone", min_length=1
+    )
+    lam: PositiveFloat = Field(alias="lambda", description="the λ that every q and grid is trained with")
+    runtime_grid: Positive = Field(description="the one of `grids` whose run times are measured")
+    first_epoch: Positive = Field(26, description="first epoch that counts in the mean of the gradient variances")
 
 
 class Forms(Settings):
-    """Other forms of the sTCL loss beside the one of the main tables: same data, network and budget."""
+    """Other forms of the sTCL loss of a problem. They have the data, network and budget of the main tables."""
 
-    n_train: Positive = Field(description="training size N, one of the problem's")
-    lam: PositiveFloat = Field(alias="lambda", description="the same for every form")
-    weighting: Weighting | None = Field(None, description="of every form; left out: that of the problem's sTCL")
-    forms: dict[Name, FormSettings] = Field(description="by a name of their own, which is part of paths", min_length=1)
+    n_train: Positive = Field(description="the training size N, which must be among the problem's `train_sizes`")
+    lam: PositiveFloat = Field(alias="lambda", description="the λ that every form is trained with")
+    weighting: Weighting | None = Field(
+        None,
+        description="how the derivative loss of every form is weighted; if left out, the settings of the problem's "
+        "method stcl hold",
+    )
+    forms: dict[Name, FormSettings] = Field(
+        description="the forms to train, each under a name that you choose and that becomes part of paths", min_length=1
+    )
 
 
 class LongRun(Settings):
-    """A training beyond the budget, to see whether the curves have settled."""
+    """A training that is longer than the budget. It shows whether the curves have settled."""
 
-    n_train: Positive = Field(description="training size N")
-    epochs: Positive = Field(description="passes over the training set")
+    n_train: Positive = Field(description="the training size N")
+    epochs: Positive = Field(description="number of passes over the training set")
 
 
 class Conditioning(Settings):
-    """Spectra of the tangent operators, measured on grids that a dense matrix fits."""
+    """Spectra of the tangent operators, measured on grids that are small enough for dense matrices."""
 
-    options: dict[Name, dict[str, Any]] = Field(description="options of each problem to measure", min_length=1)
-    samples: Positive = Field(4, description="states at which each operator is measured")
+    options: dict[Name, dict[str, Any]] = Field(
+        description="the problems to measure, and the constants of each, which should name a small grid; a problem "
+        "that is left out is not measured",
+        min_length=1,
+    )
+    samples: Positive = Field(4, description="number of states at which each operator is measured")
 
 
 class Studies(Settings):
-    """Ablations and measurements beside the main tables; one that is left out is not built."""
+    """Ablations and measurements beside the main tables. What is left out is not built."""
 
-    minres_iterations: MinresIterations | None = Field(None, description="table `minres_iterations`")
+    minres_iterations: MinresIterations | None = Field(
+        None, description="makes the table `minres_iterations`; there is none if this is left out"
+    )
     sketch_count: SketchCount | None = Field(
         None,
-        description="tables `sketch_resolution`, `sketch_runtime`, `gradient_variance`, figure `sketch_tradeoff`",
+        description="makes the tables `sketch_resolution`, `sketch_runtime` and `gradient_variance` and the figure "
+        "`sketch_tradeoff`; there are none if this is left out",
     )
-    forms: dict[Name, Forms] = Field(default_factory=dict, description="table `forms`: by problem")
+    forms: dict[Name, Forms] = Field(
+        default_factory=dict,
+        description="makes the table `forms` for the problems that are named here; there is none if this is left out",
+    )
     long_runs: dict[Name, LongRun] = Field(
-        default_factory=dict, description="problems whose panel of the figure `convergence` is a longer training"
+        default_factory=dict,
+        description="gives the problems that are named here a longer training in the figure `convergence`; the other "
+        "problems show the main training with `shown_size`",
     )
-    conditioning: Conditioning | None = Field(None, description="table `conditioning`")
+    conditioning: Conditioning | None = Field(
+        None, description="makes the table `conditioning`; there is none if this is left out"
+    )
 
 
 class Timing(Settings):
-    """Run times are measured by a few epochs of each method in turn, with nothing else running."""
+    """How run times are measured. The trainings of a comparison run a few epochs in turn, with nothing else running."""
 
-    epochs: int = Field(10, description="measured epochs of each cell; one more is run first and not counted", ge=1)
+    epochs: int = Field(
+        10,
+        description="number of epochs of each training that are measured; one more runs first and does not count",
+        ge=1,
+    )
 
 
 class Figures(Settings):
-    """Looks of the figures."""
+    """Appearance of the figures."""
 
-    dpi: Positive = Field(150, description="resolution of PNG files")
-    colormap: str = Field("viridis", description="of field plots", pattern=r"^[A-Za-z_]+$")
+    dpi: Positive = Field(150, description="resolution of PNG files in dots per inch")
+    colormap: str = Field("viridis", description="matplotlib colour map of fields", pattern=r"^[A-Za-z_]+$")
     relative: list[Name] = Field(
         default_factory=list,
-        description="problems whose panel of `convergence` shows relative errors instead of mean squared ones",
+        description="problems whose panel of the figure `convergence` shows relative errors; a problem that is left "
+        "out shows mean squared errors",
     )
 
 
 class Config(Settings):
-    """A study: which problems, methods, sizes and seeds."""
+    """A study: its problems, methods, training sizes and seeds."""
 
-    preset: str = Field(description="name of the results folder", pattern=r"^[a-z][a-z0-9-]*$")
-    reduced: bool = Field(description="true unless sizes and budgets are the paper's; tables say so")
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(description="training seeds", min_length=1)
+    preset: str = Field(description="name of the folder below `results`", pattern=r"^[a-z][a-z0-9-]*$")
+    reduced: bool = Field(
+        description="whether sizes or budgets are smaller than the paper's; if `true`, tables say so and show no "
+        "published numbers"
+    )
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(
+        description="training seeds; tables show the mean and standard deviation over them", min_length=1
+    )
     selection: Literal["fixed", "validation"] = Field(
-        "fixed", description="λ as given by `lambda`, or, where there is a `lambda_grid`, chosen by validation error"
+        "fixed",
+        description="where λ comes from: `fixed` takes `lambda`; `validation` trains every value of a `lambda_grid`, "
+        "chooses the one with the lowest validation error, and takes `lambda` where there is no grid",
     )
     tune_seeds: list[Annotated[int, Field(ge=0)]] = Field(
         default_factory=lambda: [0],
-        description="seeds over which a λ grid is decided; seed 0 if left out",
+        description="training seeds over which the validation error of each λ is averaged; seed 0 if left out",
         min_length=1,
     )
-    problems: dict[Name, ProblemSettings] = Field(description="the problems by name", min_length=1)
-    studies: Studies = Field(default_factory=Studies, description="ablations and measurements")
-    timing: Timing = Field(default_factory=Timing, description="measurement of run times")
-    figures: Figures = Field(default_factory=Figures, description="looks of the figures")
+    problems: dict[Name, ProblemSettings] = Field(
+        description="the problems and their settings, each under the name of its file in `src/stcl/problems`",
+        min_length=1,
+    )
+    studies: Studies = Field(
+        default_factory=Studies, description="ablations and measurements beside the main tables; none if left out"
+    )
+    timing: Timing = Field(default_factory=Timing, description="how run times are measured")
+    figures: Figures = Field(default_factory=Figures, description="how the figures look")

@@ -13,7 +13,7 @@ from stcl.reporting.figures.style import save
 
 
 def main(name: str, draw: Callable[[dict[str, Any], list[Path]], Figure]) -> None:
-    """Run `draw(spec, inputs)` and save what it gives. The resolution of the PNG is `spec["dpi"]`."""
+    """Runs `draw(spec, inputs)` and saves the figure. The resolution of the PNG is `spec["dpi"]`."""
     parser = argparse.ArgumentParser(prog=f"python -m stcl.reporting.figures.{name}", description=draw.__doc__)
     parser.add_argument("--spec", type=json.loads, required=True, help="what the figure shows and how, as JSON")
     parser.add_argument("--out", type=Path, required=True, help="PNG; a PDF goes beside it")
@@ -23,6 +23,6 @@ def main(name: str, draw: Callable[[dict[str, Any], list[Path]], Figure]) -> Non
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """Read the rows of a tidy table."""
+    """The rows of a tidy table."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))

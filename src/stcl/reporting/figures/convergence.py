@@ -22,7 +22,7 @@ POINTS = 250  # longer histories are averaged over equal windows, because dashes
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """Draw one panel per problem.
+    """The figure has one panel per problem.
 
     `inputs` are records of training with histories beside them. For the problems of `spec["relative"]` they are also
     the manifests of the train and validation splits.
@@ -63,14 +63,14 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _mean_square(manifest: Path, data: dict[str, Any], samples: int | None) -> float:
-    """Return the mean of u² over all values of the scored responses."""
+    """The mean of u² over all values of the scored responses."""
     layout = problems.load(data["problem"], **data["options"]).layout
     u = stores.read(manifest, samples)["u"]
     return float(np.square(layout.score(u), dtype=np.float64).mean())
 
 
 def _curves(ax: Axes, run: Path, colour: str, train_scale: float | None, val_scale: float | None) -> None:
-    """Plot mean squared errors or, given the mean squares of the responses, the roots of the ratios to these."""
+    """Plots mean squared errors or, given the mean squares of the responses, the roots of the ratios to these."""
     with run.with_name("history.csv").open(newline="") as file:
         history = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     window = -(-len(history) // POINTS)
@@ -86,12 +86,12 @@ def _curves(ax: Axes, run: Path, colour: str, train_scale: float | None, val_sca
 
 
 def _averaged(values: list[float], window: int) -> np.ndarray:
-    """Average over consecutive windows. The last one may be shorter."""
+    """The means over consecutive windows. The last window may be shorter."""
     return np.array([np.mean(values[i : i + window]) for i in range(0, len(values), window)])
 
 
 def _legend(figure: Figure, axes: np.ndarray, used: int, handles: list[Line2D]) -> None:
-    """Put the legend in the first panel that is left over, or else below all of them."""
+    """Puts the legend in the first panel that is left over, or else below all of them."""
     for ax in axes.flat[used:]:
         ax.axis("off")
     if used < axes.size:

@@ -21,7 +21,7 @@ ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"
 
 @dataclass(frozen=True)
 class Cost:
-    """This is what data cost, or all that led to a trained network."""
+    """What data cost, or what all that led to a trained network cost."""
 
     solves: float  # one for each response, and one, linearised, for each stored tangent
     seconds: float
@@ -32,7 +32,7 @@ class Cost:
 
 
 def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
-    """Charge the first samples of a store with their share of its cost. Rejected candidates count, too."""
+    """The share of a store's cost that its first samples have. Rejected candidates count, too."""
     spec = ledger["spec"]
     share = 1.0 if samples is None else samples / spec["samples"]
     solves = spec["samples"] * spec["directions"] if "directions" in spec else ledger.get("candidates", spec["samples"])
@@ -40,9 +40,9 @@ def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
 
 
 def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:
-    """Add up what each problem and method cost.
+    """The cost of each problem and method.
 
-    N training pairs and all validation pairs count, for offline DI its labels, and the training.
+    N training pairs, all validation pairs and the training count. The labels of offline DI count, too.
     """
     stores = {(led["spec"]["problem"], led["spec"]["split"], "directions" in led["spec"]): led for led in ledgers}
     costs = {}
@@ -94,7 +94,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _join(ax: Axes, points: dict[str, tuple[float, float, float]], marker: str) -> None:
-    """Mark cost, error and its deviation for each method of a problem, and draw a line through them."""
+    """Marks cost, error and its deviation for each method of a problem, and draws a line through them."""
     ax.plot(*zip(*((x, y) for x, y, _ in points.values()), strict=True), color="#c8c8c8", linewidth=0.8, zorder=1)
     for method, (x, y, std) in points.items():
         style: dict[str, Any] = {

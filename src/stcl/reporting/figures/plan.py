@@ -14,7 +14,7 @@ from stcl.study.schema import SketchCount
 
 @dataclass(frozen=True)
 class FigurePlan:
-    """A figure has a module that draws it, a spec, and files that it reads. Paths are relative to the results."""
+    """The module that draws a figure, its spec, and the files that it reads. Paths are relative to the results."""
 
     module: str
     spec: dict[str, Any]
@@ -25,17 +25,17 @@ class FigurePlan:
 
     @property
     def arguments(self) -> list[str]:
-        """The command line names these files: records, and manifests of stores."""
+        """The files that the command line names: records, and manifests of stores."""
         return [*self.records, *(f"{store}.json" for store in self.stores)]
 
     @property
     def modules(self) -> list[str]:
-        """The figure depends on the code of these modules. Imports alone do not lead to the problems."""
+        """The modules on whose code the figure depends. Imports alone do not lead to the problems."""
         return [f"stcl.reporting.figures.{self.module}", *(f"stcl.problems.{name}" for name in self.problems)]
 
 
 def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
-    """Return every figure of the study by name, in the order of the report."""
+    """Every figure of the study under its name, in the order of the report."""
     problems = plan.config.problems
     figures = {"convergence": _convergence(plan)}
     figures |= {f"samples/{problem}": _samples(plan, problem) for problem in problems}
@@ -48,7 +48,7 @@ def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
 
 
 def _convergence(plan: Plan) -> FigurePlan:
-    """Panels of relative errors need the responses of their problem, to divide by."""
+    """The plan of `convergence`. Panels of relative errors need the responses of their problem, to divide by."""
     relative, cells = plan.config.figures.relative, plan.convergence_cells()
     return FigurePlan(
         "convergence",
@@ -61,7 +61,7 @@ def _convergence(plan: Plan) -> FigurePlan:
 
 
 def _samples(plan: Plan, problem: str) -> FigurePlan:
-    """The weights of the first seed predict a sample of the test split."""
+    """The plan of `samples`. The weights of the first seed predict a sample of the test split."""
     cells = plan.shown_cells(problem)
     return FigurePlan(
         "samples",
@@ -105,5 +105,5 @@ def _sketch_tradeoff(plan: Plan, study: SketchCount) -> FigurePlan:
 
 
 def _runs(cells: Iterable[Cell], *names: str) -> tuple[str, ...]:
-    """List the named files of the cells."""
+    """The files of these names of all cells."""
     return tuple(f"runs/{cell.path}/{name}" for cell in cells for name in names)

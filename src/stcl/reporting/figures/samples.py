@@ -71,12 +71,12 @@ def _predict(run: Path, record: dict, layout: Layout, a: np.ndarray, v: np.ndarr
 
 
 def _symbol(name: str) -> str:
-    """Write a name such as y1 with its index below."""
+    """A name such as y1 with its index below."""
     return f"${name.rstrip('0123456789')}_{{{name[len(name.rstrip('0123456789')) :]}}}$"
 
 
 def _show(ax: Axes, field: np.ndarray, layout: Layout, title: str, colormap: str, limits: tuple | None = None) -> None:
-    """Draw one field over the grid, its first axis upwards. An input that lacks an axis is drawn as a curve."""
+    """Draws one field over the grid, its first axis upwards. An input that lacks an axis is drawn as a curve."""
     field = field.reshape(-1, *field.shape[-len(layout.grid) :])[0] if field.ndim > 2 else field[0]
     ax.set_title(title)
     if field.ndim == 1:

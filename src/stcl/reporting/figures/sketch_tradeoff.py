@@ -35,7 +35,7 @@ def _by_grid(rows: Rows) -> dict[str, Rows]:
 
 
 def _q_axis(ax: Axes, rows: Rows) -> dict[str, int]:
-    """Put sketch counts at equal distances, because they double, and return the place of each."""
+    """The place of each sketch count on the axis. The distances are equal, because the counts double."""
     counts = sorted({row["q"] for row in rows}, key=int)
     ax.set_xticks(range(len(counts)), counts)
     ax.set_xlabel("Sketch count q")
@@ -44,7 +44,7 @@ def _q_axis(ax: Axes, rows: Rows) -> dict[str, int]:
 
 
 def _errors(ax: Axes, rows: Rows, label: str) -> None:
-    """Plot means over seeds with their standard deviations, one curve per grid. Data alone, q = 0, stands apart."""
+    """Plots means over seeds with their standard deviations, one curve per grid. Data alone, q = 0, stands apart."""
     place = _q_axis(ax, rows)
     grids = _by_grid(rows)
     for i, (grid, members) in enumerate(grids.items()):
@@ -69,7 +69,7 @@ def _errors(ax: Axes, rows: Rows, label: str) -> None:
 
 
 def _variance_share(ax: Axes, rows: Rows) -> None:
-    """Plot the share of the gradient's variance that comes from the derivative term. Only this part falls with q."""
+    """Plots the share of the gradient's variance that comes from the derivative term. Only this part falls with q."""
     rows = [row for row in rows if row["q"] != "0"]
     place = _q_axis(ax, rows)
     for i, members in enumerate(_by_grid(rows).values()):
@@ -82,7 +82,7 @@ def _variance_share(ax: Axes, rows: Rows) -> None:
 
 
 def _run_time(ax: Axes, rows: Rows, grid: int) -> None:
-    """Plot run times on linear axes, so that a cost proportional to q is a straight line."""
+    """Plots run times on linear axes, so that a cost proportional to q is a straight line."""
     rows = sorted(rows, key=lambda row: int(row["q"]))
     counts = [int(row["q"]) for row in rows]
     relative = all(row["ratio"] for row in rows)

@@ -13,7 +13,7 @@ from stcl.reporting.figures.style import COLOURS, log_scale, plt
 from stcl.reporting.runs import read_runs
 from stcl.study.names import METHOD_NAMES, problem_name
 
-Samples = dict[tuple[str, str], list[np.ndarray]]  # errors in percent, an array a seed, by problem and method
+Samples = dict[tuple[str, str], list[np.ndarray]]  # errors in percent of each problem and method, an array a seed
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
@@ -39,7 +39,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _boxes(ax: Axes, errors: Samples, problems: list[str], methods: list[str]) -> None:
-    """Draw quartiles and median, whiskers from the 5th to the 95th percentile, the mean, and the worst error."""
+    """Draws quartiles and median, whiskers from the 5th to the 95th percentile, the mean, and the worst error."""
     width = 0.8 / len(methods)
     for (problem, method), seeds in errors.items():
         values = np.concatenate(seeds)

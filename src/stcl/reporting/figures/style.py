@@ -11,8 +11,8 @@ from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-COLOURS = {"fno": "#7f7f7f", "stcl": "#d55e00", "offline_di": "#0072b2"}  # distinguishable without colour vision
-SERIES = ("#1b6ca8", "#2a9d8f", "#e09f3e", "#9e2a2b", "#6a4c93")  # for what is not a method
+COLOURS = {"fno": "#7f7f7f", "stcl": "#d55e00", "offline_di": "#0072b2"}  # they differ without colour vision, too
+SERIES = ("#1b6ca8", "#2a9d8f", "#e09f3e", "#9e2a2b", "#6a4c93")  # colours of what is not a method
 
 plt.rcParams.update(
     {
@@ -31,7 +31,7 @@ plt.rcParams.update(
 
 
 def log_scale(axis: Axis) -> None:
-    """Make an axis logarithmic with plain numbers. Call this when all is drawn, because the range decides on ticks."""
+    """Makes an axis logarithmic with plain numbers. All must be drawn before, because the range decides on ticks."""
     name: Literal["x", "y"] = "x" if isinstance(axis, XAxis) else "y"
     axis.axes.set(**{f"{name}scale": "log"})
     low, high = axis.get_view_interval()
@@ -42,7 +42,7 @@ def log_scale(axis: Axis) -> None:
 
 
 def save(figure: Figure, png: Path, dpi: int) -> None:
-    """Write a PNG and, beside it, a PDF. They hold no dates, so that equal figures are equal files."""
+    """Writes a PNG and, beside it, a PDF. They hold no dates, so that equal figures are equal files."""
     figure.savefig(png, dpi=dpi, metadata={"Software": None})
     figure.savefig(png.with_suffix(".pdf"), metadata={"CreationDate": None})
     plt.close(figure)

@@ -31,7 +31,7 @@ ABOUT = (
     "solving the PDE's sensitivity equation Aw + Bv = 0, with A = ∂F/∂u, B = ∂F/∂a and F(u, a) = 0 the discrete PDE. "
     "The form of this penalty follows from the kind of operator A is.",
     "Both derivative terms are weighted against the data term: λ is the ratio of the two that is aimed at. N is the "
-    "number of training pairs. A cell is one problem, N and method; it is trained once for each seed.",
+    "number of training pairs. A cell is one training: a problem, N, method, λ and seed.",
     "Two errors are measured on a test split that no training and no choice has seen, in percent; lower is better, and "
     "100 % is what a prediction of zero has:",
     "**Field error**: ‖S_θ(a) − u‖ / ‖u‖, mean over inputs.",
@@ -45,7 +45,7 @@ FULL = "Settings are the paper's. Published numbers stand beside ours where ther
 
 
 def settings(config: dict[str, Any]) -> list[Part]:
-    """Describe the problems, and what was trained on them."""
+    """The parts that describe the problems, and what was trained on them."""
     return [
         Text(
             f"Preset `{config['preset']}`. Training seeds: {', '.join(map(str, config['seeds']))}. λ is "
@@ -73,7 +73,7 @@ def _selection(config: dict[str, Any]) -> str:
 
 
 def _equation(name: str, options: dict[str, Any]) -> list[str]:
-    """The first line of a problem's docstring is its equation."""
+    """The row of a problem. The first line of a problem's docstring is its equation."""
     problem = problems.load(name, **options)
     equation = " ".join((problem.__doc__ or "").strip().splitlines()[0].split())
     return [problem_name(name), equation, problem.tangent_class, " × ".join(map(str, problem.layout.grid))]
@@ -97,12 +97,12 @@ def _sizes(name: str, s: dict[str, Any]) -> list[str]:
 
 
 def configuration_id(config: dict[str, Any]) -> str:
-    """Two studies have the same id exactly when they have the same settings."""
+    """The id of a study. Two studies have the same id exactly when they have the same settings."""
     return hashlib.sha256(canonical(config).encode()).hexdigest()[:16]
 
 
 def read_run_rows(tables: list[Path]) -> list[dict[str, str]]:
-    """Read every training of the tables `by_problem/<problem>.csv`."""
+    """The rows of the tables `by_problem/<problem>.csv`, one for each training."""
     rows: list[dict[str, str]] = []
     for path in tables:
         with path.open(newline="") as file:
@@ -111,14 +111,14 @@ def read_run_rows(tables: list[Path]) -> list[dict[str, str]]:
 
 
 def machine(runs: list[dict[str, str]]) -> str:
-    """Say in words on what the trainings of `by_problem` rows ran."""
+    """What the trainings of `by_problem` rows ran on, in words."""
     devices = sorted({row["device"] for row in runs if row["device"]})
     torches = sorted({row["torch"] for row in runs if row["torch"]})
     return f"{' and '.join(devices)}, torch {' and '.join(torches)}"
 
 
 def provenance(config: dict[str, Any], runs: list[dict[str, str]], manifests: list[Path]) -> list[Part]:
-    """Say where the numbers come from. Datasets and banks have `manifests`, and ledgers beside them."""
+    """The parts that say where the numbers come from. Datasets and banks have `manifests`, and ledgers beside them."""
     return [
         Text(
             f"Configuration `{configuration_id(config)}`; {len(runs)} evaluated trainings on {machine(runs)}. This "

@@ -27,7 +27,7 @@ def parts(
     figures: list[Path],
     stores: list[Path],
 ) -> Iterator[Part]:
-    """The page shows tables, problems, figures and stores in the order in which their files are given.
+    """The parts of the page, with tables, problems, figures and stores in the order in which their files are given.
 
     `runs` are the tables by_problem, one for each problem of the study; `stores` are manifests.
     """
@@ -58,7 +58,7 @@ def parts(
 
 
 def render(parts: list[Part]) -> str:
-    """Write the whole page. Nothing in it is loaded from anywhere."""
+    """The whole page as HTML. Nothing in it is loaded from anywhere."""
     places = {id(part): f"s{i}" for i, part in enumerate(parts)}
     links = [
         f'<a class="l{part.level}" href="#{places[id(part)]}">{html.escape(part.text)}</a>'
@@ -75,7 +75,7 @@ def render(parts: list[Part]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Escape a text, and mark its code, its important words, and indices as in S_θ and u_xx."""
+    """The escaped text, in which code, important words, and indices as in S_θ and u_xx are marked."""
     parts = html.escape(text, quote=False).split("`")
     for i in range(0, len(parts), 2):  # the parts between are code
         parts[i] = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", parts[i])

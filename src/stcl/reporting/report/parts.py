@@ -19,7 +19,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid is a table as people read it."""
+    """A table as people read it."""
 
     header: list[str]
     body: list[list[str]]
@@ -27,7 +27,7 @@ class Grid:
     folded: bool = False  # a long table is shown on demand
 
     def numbers(self) -> list[bool]:
-        """Find the columns that hold numbers: half of what is known in them starts with one. The first names rows."""
+        """Whether each column holds numbers: half of what is known in it starts with one. The first names rows."""
         columns = [[cell for cell in column if cell != "—"] for column in zip(*self.body, strict=True)]
         starts = [[bool(re.match(r"[-−]?\d", cell)) for cell in column] for column in columns]
         return [i > 0 and 2 * sum(found) >= len(found) for i, found in enumerate(starts)]
@@ -43,6 +43,6 @@ Part = Heading | Text | Grid | Picture
 
 
 def read_grid(path: Path) -> Grid:
-    """Read what `stcl.reporting.tables` wrote as JSON."""
+    """The table that `stcl.reporting.tables` wrote as JSON."""
     shown = json.loads(path.read_text())
     return Grid(shown["header"], shown["body"], shown["caption"])

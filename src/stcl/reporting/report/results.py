@@ -31,7 +31,7 @@ words mean is in the [README](../README.md) and, with figures, in each study's `
 
 
 def page(configs: list[Path], folder: Path) -> str:
-    """Write the page of all studies. Their results are below `folder`."""
+    """The page of all studies, whose results are below `folder`."""
     return "\n".join([INTRODUCTION, *(part for path in configs for part in _study(path, folder))])
 
 

@@ -33,9 +33,10 @@ COLUMNS = (
 
 
 def row(run: Run) -> dict[str, Any]:
-    """Errors are fractions, as measured. Seconds are as they passed, whatever else the machine did.
+    """The row of a run.
 
-    The columns data and bank are the hashes of what was trained on.
+    Errors are fractions, as measured. Seconds are as they passed, whatever else the machine did. The columns data and
+    bank are the hashes of what was trained on.
     """
     cell = run.cell
     found: dict[str, Any] = {"block": cell.block, "n_train": cell.n_train, "method": cell.method, "seed": cell.seed}

@@ -12,7 +12,7 @@ from stcl.reporting.tables.render import Table
 
 
 def main(name: str, build: Callable[[dict[str, Any], list[Path], dict[str, Any] | None], Table]) -> None:
-    """Run `build(spec, inputs, published)` and write its table. `published` is None unless sizes are the paper's."""
+    """Runs `build(spec, inputs, published)` and writes its table. `published` is None unless sizes are the paper's."""
     parser = argparse.ArgumentParser(prog=f"python -m stcl.reporting.tables.{name}", description=build.__doc__)
     parser.add_argument("--spec", type=json.loads, required=True, help="what the table holds, as JSON")
     parser.add_argument("--published", type=Path, help="the paper's numbers, to stand beside ours")

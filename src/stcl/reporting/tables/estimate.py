@@ -10,7 +10,7 @@ from stcl.reporting.runs import Run
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate averages the seeds that finished. It counts the others."""
+    """The mean and spread over the seeds that finished. The others are counted."""
 
     values: tuple[float, ...]
     unfinished: tuple[str, ...] = ()  # the statuses of the seeds without a value
@@ -21,11 +21,11 @@ class Estimate:
 
     @property
     def std(self) -> float | None:
-        """This is the sample standard deviation. A single seed has none."""
+        """The sample standard deviation. A single seed has none."""
         return stdev(self.values) if len(self.values) > 1 else None
 
     def columns(self) -> dict[str, object]:
-        """Return the columns of the tidy table. What is not known is empty."""
+        """The columns of the tidy table. What is not known is empty."""
         return {
             "mean": "" if self.mean is None else self.mean,
             "std": "" if self.std is None else self.std,
@@ -34,7 +34,7 @@ class Estimate:
         }
 
     def text(self, published: list[float] | None = None) -> str:
-        """Write `2.31 ± 0.04`, or what is missing, and beside it the published value and the ratio."""
+        """The text `2.31 ± 0.04`, or what is missing, and beside it the published value and the ratio."""
         counts = [f"{self.unfinished.count(status)} {status}" for status in dict.fromkeys(self.unfinished)]
         if self.mean is None:
             return ", ".join(counts) if len(self.unfinished) > 1 else "".join(self.unfinished)
@@ -44,7 +44,7 @@ class Estimate:
         return text + (f" ({', '.join(counts)})" if counts else "")
 
     def differs(self, published: list[float]) -> bool:
-        """Say whether the published mean is further away than three combined standard deviations.
+        """Whether the published mean is further away than three combined standard deviations.
 
         One seed alone has no deviation of its own and is given the published one.
         """
@@ -65,18 +65,18 @@ def beside(published: list[float]) -> str:
 
 
 def estimate(runs: list[Run], value: Callable[[Run], float]) -> Estimate:
-    """Take `value(run)` of the runs that are done."""
+    """The estimate of `value(run)` from the runs that are done."""
     done = [run for run in runs if run.status == "done"]
     return Estimate(tuple(value(run) for run in done), tuple(run.status for run in runs if run.status != "done"))
 
 
 def percent(runs: list[Run], quantity: str) -> Estimate:
-    """Estimate a test error in percent."""
+    """The estimate of a test error in percent."""
     return estimate(runs, lambda run: 100 * run.errors[quantity])
 
 
 def _number(value: float, size: float) -> str:
-    """Show two decimals, three below one, and powers of ten where that would show nothing."""
+    """The number with two decimals, with three below one, and with a power of ten where that would show nothing."""
     if 0 < abs(size) < 1e-2:
         return f"{value:.2e}"
     return f"{value:.{3 if abs(size) < 1 else 2}f}"

@@ -36,7 +36,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
 
 
 def _lambda(runs: list[Run]) -> str:
-    """Write the λ of the runs that are done. Data alone has none."""
+    """The λ of the runs that are done, as text. Data alone has none."""
     known = {run.record["spec"]["lam"] for run in runs if run.status == "done"}
     return " ".join(f"{lam:g}" for lam in sorted(known - {None}))
 

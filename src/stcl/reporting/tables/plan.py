@@ -12,7 +12,7 @@ from stcl.study.plan import Block, Plan
 
 @dataclass(frozen=True)
 class TablePlan:
-    """A table has a module that builds it, a spec, and files that it reads. Paths are relative to the results."""
+    """The module that builds a table, its spec, and the files that it reads. Paths are relative to the results."""
 
     module: str
     spec: dict[str, Any]
@@ -21,18 +21,18 @@ class TablePlan:
 
     @property
     def files(self) -> list[str]:
-        """These files must be there."""
+        """The files that must be there before the table is built."""
         names = ("train.json", "errors.json", "history.csv")
         return [f"runs/{cell.path}/{name}" for cell in self.cells for name in names] + list(self.records)
 
     @property
     def arguments(self) -> list[str]:
-        """The command line names these: folders of runs, and single records."""
+        """What the command line names: folders of runs, and single records."""
         return [f"runs/{cell.path}" for cell in self.cells] + list(self.records)
 
 
 def table_plans(plan: Plan) -> dict[str, TablePlan]:
-    """Return every table of the study by name."""
+    """Every table of the study under its name."""
     main = tuple(plan.final_cells(plan.problem_blocks))
     studies = plan.config.studies
     tables = {name: TablePlan("errors", {"table": name}, main) for name in ("field_error", "jacobian_error")}
@@ -72,7 +72,7 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
 
 
 def _forms(plan: Plan) -> TablePlan:
-    """Each problem has its own cells at the N of the comparison first, then those with other forms."""
+    """The plan of `forms`. A problem's own cells at the N of the comparison come first, then those with other forms."""
     variants: dict[str, dict[str, str]] = {}
     cells: list[Cell] = []
     for problem in plan.config.problems:
@@ -91,7 +91,7 @@ def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:
 
 
 def _settings(plan: Plan) -> dict[str, Any]:
-    """Collect bank, form and λ grids of each problem."""
+    """The bank, form and λ grids of each problem."""
     found = {}
     for name, settings in plan.config.problems.items():
         tuned = {method: chosen for method, chosen in settings.methods.enabled() if method != "fno"}
@@ -105,7 +105,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
 
 
 def _form(form: Any) -> str:
-    """Name form, solver steps and metric in a few words."""
+    """The form, its solver steps and its metric in a few words."""
     words = [form.name.replace("_", " ")]
     if getattr(form, "steps", None) is not None:
         words.append(f"{form.steps} steps")

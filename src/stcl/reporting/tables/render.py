@@ -11,7 +11,7 @@ REDUCED = "Reduced sizes and budgets: these numbers are not comparable with the 
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` are tidy, one measurement a row; `header` and `body` are what people read."""
+    """A table. `rows` are tidy, one measurement a row; `header` and `body` are what people read."""
 
     caption: str
     rows: list[dict[str, Any]]
@@ -19,7 +19,7 @@ class Table:
     body: list[list[str]]
 
     def write(self, out: Path, reduced: bool) -> None:
-        """Write the rows as CSV to `out`, and beside it what people read as Markdown, LaTeX and JSON."""
+        """Writes the rows as CSV to `out`, and beside it what people read as Markdown, LaTeX and JSON."""
         with out.open("w", newline="") as file:
             writer = csv.DictWriter(file, self.rows[0])
             writer.writeheader()

@@ -6,7 +6,7 @@ from stcl.study.cells import Cell
 
 
 def training_seconds(timings: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
-    """Return seconds of the full budget by (block, method), from records of the stage `timing`."""
+    """The seconds of the full budget of each (block, method), from records of the stage `timing`."""
     found = {}
     for timing in timings:
         for path, measured in timing["cells"].items():
@@ -16,6 +16,6 @@ def training_seconds(timings: list[dict[str, Any]]) -> dict[tuple[str, str], flo
 
 
 def timed_sizes(timings: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the N of the timed cells by block, in the order of the records."""
+    """The N of the timed cells of each block, in the order of the records."""
     cells = [Cell.parse(path) for timing in timings for path in timing["cells"]]
     return {cell.block: cell.n_train for cell in cells}

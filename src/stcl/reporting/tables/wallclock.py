@@ -59,13 +59,13 @@ COSTS = ("seconds", "bytes", "factorisations", "solves")
 
 
 def bank_cost(ledger: dict[str, Any], n_train: int) -> dict[str, float]:
-    """Charge the first `n_train` samples of a bank with their share of its cost."""
+    """The share of a bank's cost that its first `n_train` samples have."""
     share = n_train / ledger["spec"]["samples"]
     return {name: share * ledger.get(name, 0) for name in COSTS}
 
 
 def break_even(stcl: float | None, offline_di: float | None, labels: float | None) -> float | None:
-    """Solve k · stcl = labels + k · offline_di for k. It is infinite if offline DI is not faster per training."""
+    """The k with k · stcl = labels + k · offline_di. It is infinite if offline DI is not faster per training."""
     if stcl is None or offline_di is None or labels is None:
         return None
     return labels / (stcl - offline_di) if stcl > offline_di else inf

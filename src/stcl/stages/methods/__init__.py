@@ -1,4 +1,4 @@
-"""The three ways to train, one file each, loaded by name: `build(setup)` gives the objective of every update."""
+"""The three ways to train, which are loaded by name. Each file has `build(setup)`, the objective of an update."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +11,13 @@ from stcl.problems.base import Problem
 
 @dataclass(frozen=True)
 class Setup:
-    """What a method may use: the problem, the cell's settings, and, if the method asks for one, the train bank."""
+    """What a method may use: the problem, the settings of the cell, and the train bank if the method needs one."""
 
     problem: Problem
     data_loss: DataLoss
-    settings: dict  # of the method, as in the config
+    settings: dict  # settings of the method, as in the configuration
     lam: float | None  # None for fno
-    basis: str | None  # of sTCL's directions
+    basis: str | None  # distribution of the directions of sTCL; None for other methods
     n_train: int
     seed: int
     device: torch.device
@@ -25,7 +25,7 @@ class Setup:
 
     @property
     def settled_lam(self) -> float:
-        """λ of a method with a derivative term."""
+        """The λ of a method with a derivative term."""
         if self.lam is None:
             raise ValueError("this method needs a λ; give one in the spec, or --decision with the file that holds it")
         return self.lam

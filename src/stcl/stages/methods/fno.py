@@ -1,4 +1,4 @@
-"""Data only: the plain neural operator, and the reference the derivative-informed methods must beat."""
+"""The plain neural operator, trained on data alone. The derivative-informed methods must beat it."""
 
 from stcl.losses.data import DataOnly
 from stcl.stages.methods import Setup

@@ -1,4 +1,4 @@
-"""Offline derivative-informed training: tangents solved beforehand, stored, and matched."""
+"""Offline derivative-informed training. Tangents are solved for and stored beforehand, and training matches them."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Sketched tangent consistency: the sensitivity equation itself, along a few directions per update. No labels."""
+"""Sketched tangent consistency. Each update uses the sensitivity equation along a few directions, without labels."""
 
 from stcl.losses import forms
 from stcl.losses.derivative_informed import DerivativeInformed

@@ -1,7 +1,7 @@
-"""What a job is asked to do: one file a stage, so that a new key of one stage makes no result of another stale.
+"""A spec says what a job is asked to do. It holds what its job needs of the configuration, and nothing else.
 
-A spec holds the slice of the configuration that its job depends on and nothing else. It travels as canonical JSON: in a
-rule's `params:`, on the command line, and in the record that the job leaves.
+It travels as canonical JSON in a rule's `params:`, on the command line, and in the record that the job leaves. Every
+stage has a file of its own here, so that a new key of one stage makes no result of another stale.
 """
 
 import argparse
@@ -14,19 +14,19 @@ from stcl.core.settings import Settings
 
 
 class Spec(Settings):
-    """A spec of any stage."""
+    """What the specs of all stages have in common."""
 
     def json_dict(self) -> dict[str, Any]:
         """The spec as plain JSON values, for records."""
         return self.model_dump(mode="json")
 
     def canonical(self) -> str:
-        """Text that is equal exactly when the specs are equal."""
+        """The spec as text. Two specs are equal exactly when their texts are."""
         return canonical(self.json_dict())
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The spec of a command line. argparse shows what is wrong with it."""
+        """The spec from a command line. argparse shows what is wrong with it."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:

@@ -9,8 +9,10 @@ from stcl.study.specs.data import DataSpec
 
 
 class BankSpec(DataSpec):
-    """Solve for the tangents of the first samples of a split along the directions of a stream."""
+    """The first samples of a split, and the directions along which their tangents are solved for."""
 
-    directions: Positive = Field(description="directions, shared by all samples")
-    basis: Literal["prior", "white"] = Field(description="distribution of the directions")
-    check: bool = Field(description="whether labels are checked before they are stored")
+    directions: Positive = Field(description="number of directions, which all samples share")
+    basis: Literal["prior", "white"] = Field(
+        description="distribution of the directions: the problem's own prior, or white noise of unit norm"
+    )
+    check: bool = Field(description="whether tangents are checked before they are stored")

@@ -1,4 +1,4 @@
-"""The spec of a look at one tangent operator."""
+"""The spec of a measurement of one tangent operator."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from stcl.study.specs import Spec
 
 
 class ConditioningSpec(Spec):
-    """Measure the operator of a problem at a few states, and what a form makes of it."""
+    """The operator to measure at a few states, and the form of the loss whose effect on it is measured."""
 
     problem: str = Field(description="name of the problem")
     options: dict[str, Any] = Field(description="constants of the problem")
     form: FormSettings = Field(description="form of the sTCL loss")
-    samples: Positive = Field(description="states")
-    seed: int = Field(description="seed of the directions of the target's error", ge=0)
+    samples: Positive = Field(description="number of states at which the operator is measured")
+    seed: int = Field(description="seed of the directions along which the error of a target is measured", ge=0)

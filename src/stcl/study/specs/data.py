@@ -9,9 +9,9 @@ from stcl.study.specs import Spec
 
 
 class DataSpec(Spec):
-    """Draw the first samples of a split and solve them."""
+    """The first samples of a split, which are drawn and solved."""
 
     problem: str = Field(description="name of the problem")
     options: dict[str, Any] = Field(description="constants of the problem")
-    split: Literal["train", "val", "test"] = Field(description="which draws of the prior")
-    samples: Positive = Field(description="samples to store")
+    split: Literal["train", "val", "test"] = Field(description="the split, each of which has draws of its own")
+    samples: Positive = Field(description="number of samples to store")

@@ -8,7 +8,9 @@ from stcl.study.specs.train import TrainSpec
 
 
 class TimingSpec(Spec):
-    """Run a few epochs of several cells in turn."""
+    """The cells whose epochs are run in turn."""
 
-    cells: dict[str, TrainSpec] = Field(description="the cells by path", min_length=1)
-    epochs: Positive = Field(description="epochs that are measured; one more is run first")
+    cells: dict[str, TrainSpec] = Field(description="spec of each cell, under the cell's path", min_length=1)
+    epochs: Positive = Field(
+        description="number of epochs of each cell that are measured; one more runs first and does not count"
+    )
