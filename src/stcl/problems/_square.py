@@ -3,15 +3,63 @@
 Arrays are [..., n, n] with the boundary nodes included. Differences live at the (n-2)×(n-2) interior nodes.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from stcl.core.arrays import norms
+from stcl.core.arrays import norms, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
+from stcl.problems.base import Problem, Split, Stream
 
 COMPLEX_STEP = 1e-30  # f(x + iεy) = f(x) + iε f'(x) y to rounding, for analytic f and any tiny ε
+
+
+@dataclass(frozen=True)
+class OnSquare(Problem):
+    """A problem on the n×n nodes of the unit square."""
+
+    n: int = 65  # nodes per side, boundary included
+
+    @property
+    def h(self) -> float:
+        """The distance between nodes."""
+        return 1.0 / (self.n - 1)
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        return np.linspace(0.0, 1.0, self.n)
+
+
+@dataclass(frozen=True)
+class ScalarOnSquare(OnSquare):
+    """A problem with one input field and one response field, whose prior is a linear map of normals."""
+
+    input_seed: ClassVar[dict[Split, int]]
+    direction_seed: ClassVar[dict[Stream, int]]
+
+    @cached_property
+    def layout(self) -> Layout:
+        return scalar_layout(self.nodes)
+
+    @abstractmethod
+    def _fields(self, noise):
+        """Draws of the prior [..., n, n] from normals [..., *noise_shape], numpy or torch."""
+
+    def inputs(self, count: int, split: Split) -> np.ndarray:
+        rng = np.random.default_rng(self.input_seed[split])
+        return self._fields(rng.standard_normal((count, *self.noise_shape)))
+
+    def direction(self, noise):
+        return unit_norm(self._fields(noise), axes=2)
+
+    def directions(self, count: int, stream: Stream) -> np.ndarray:
+        rng = np.random.default_rng(self.direction_seed[stream])
+        return self.direction(rng.standard_normal((count, *self.noise_shape)))
 
 
 def scalar_layout(nodes: np.ndarray) -> Layout:

@@ -5,29 +5,25 @@ from functools import cached_property
 
 import numpy as np
 
-from stcl.core.arrays import check_fields, like, unit_norm
-from stcl.core.layout import Layout
+from stcl.core.arrays import check_fields, like
 from stcl.problems._square import (
+    ScalarOnSquare,
     centred,
     cosines,
     inner,
     laplacian,
-    scalar_layout,
     solve_five_point,
     tangent_defect,
     zero_boundary,
 )
-from stcl.problems.base import Problem, SolveError, Split, Stream
-
-INPUT_SEED = {"train": 0, "val": 50_000, "test": 100_000}
-DIRECTION_SEED = {"train": 777_777, "val": 1_049_999, "test": 1_099_999, "sketch": 2026}
+from stcl.problems.base import SolveError
 
 NEWTON_TOLERANCE = 1e-10  # largest residual of a solution, relative to the source
 NEWTON_STEPS = 50  # largest number of steps
 
 
 @dataclass(frozen=True)
-class Diffusion(Problem):
+class Diffusion(ScalarOnSquare):
     """−∇·(eᵃ ∇u) + u³ = f  on (0,1)²,  u = 0 on the boundary.
 
     input     a   log-diffusivity at the n×n nodes, Gaussian with covariance (10/3 I − Δ/30)⁻²
@@ -46,24 +42,14 @@ class Diffusion(Problem):
 
     tangent_class = "spd"
     tangent_tolerance = 1e-8
+    input_seed = {"train": 0, "val": 50_000, "test": 100_000}
+    direction_seed = {"train": 777_777, "val": 1_049_999, "test": 1_099_999, "sketch": 2026}
 
     def __post_init__(self) -> None:
         if self.n < 4:
             raise ValueError(f"diffusion needs n >= 4 nodes per side, got {self.n}")
         if not 1 <= self.kept_modes <= self.modes**2:
             raise ValueError(f"kept_modes must be in 1..{self.modes**2}, got {self.kept_modes}")
-
-    @property
-    def h(self) -> float:
-        return 1.0 / (self.n - 1)
-
-    @cached_property
-    def nodes(self) -> np.ndarray:
-        return np.linspace(0.0, 1.0, self.n)
-
-    @cached_property
-    def layout(self) -> Layout:
-        return scalar_layout(self.nodes)
 
     @cached_property
     def source(self) -> np.ndarray:
@@ -97,17 +83,6 @@ class Diffusion(Problem):
     @property
     def noise_shape(self) -> tuple[int, ...]:
         return (self.kept_modes,)
-
-    def inputs(self, count: int, split: Split) -> np.ndarray:
-        rng = np.random.default_rng(INPUT_SEED[split])
-        return self._fields(rng.standard_normal((count, self.kept_modes)))
-
-    def direction(self, noise):
-        return unit_norm(self._fields(noise), axes=2)
-
-    def directions(self, count: int, stream: Stream) -> np.ndarray:
-        rng = np.random.default_rng(DIRECTION_SEED[stream])
-        return self.direction(rng.standard_normal((count, self.kept_modes)))
 
     # -- reference solver -------------------------------------------------------------------------------------
 

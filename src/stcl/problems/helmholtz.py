@@ -5,23 +5,19 @@ from functools import cached_property
 
 import numpy as np
 
-from stcl.core.arrays import check_fields, like, unit_norm
-from stcl.core.layout import Layout
+from stcl.core.arrays import check_fields, like
 from stcl.problems._block_tridiagonal import BlockTridiagonal
 from stcl.problems._square import (
+    ScalarOnSquare,
     cosines,
     factorise_five_point,
     inner,
     laplacian,
-    scalar_layout,
     solve_onto,
     tangent_defect,
     zero_boundary,
 )
-from stcl.problems.base import Problem, SolveError, Split, Stream
-
-INPUT_SEED = {"train": 1, "val": 2, "test": 3}
-DIRECTION_SEED = {"train": 10_007, "val": 10_009, "test": 10_010, "sketch": 2027}  # val is not published
+from stcl.problems.base import SolveError
 
 COLUMNS = 96  # number of directions that are solved together
 
@@ -29,7 +25,7 @@ SOLVE_TOLERANCE = 1e-9  # largest residual of a solution, relative to its larges
 
 
 @dataclass(frozen=True)
-class Helmholtz(Problem):
+class Helmholtz(ScalarOnSquare):
     """(−Δ − κ² e²ᵃ) u = f  on (0,1)²,  u = 0 on the boundary.
 
     input     a   log-refraction at the n×n nodes, Σ ξ_kl (12.5 + π²(k²+l²)/2)⁻¹ cos(kπx1) cos(lπx2), ξ normal
@@ -47,6 +43,8 @@ class Helmholtz(Problem):
 
     tangent_class = "indefinite"
     tangent_tolerance = 1e-8
+    input_seed = {"train": 1, "val": 2, "test": 3}
+    direction_seed = {"train": 10_007, "val": 10_009, "test": 10_010, "sketch": 2027}  # val is not published
 
     def __post_init__(self) -> None:
         if self.n < 4:
@@ -55,18 +53,6 @@ class Helmholtz(Problem):
             raise ValueError(f"the wave number kappa must be positive and finite, got {self.kappa}")
         if self.modes < 1:
             raise ValueError(f"the prior needs modes >= 1, got {self.modes}")
-
-    @property
-    def h(self) -> float:
-        return 1.0 / (self.n - 1)
-
-    @cached_property
-    def nodes(self) -> np.ndarray:
-        return np.linspace(0.0, 1.0, self.n)
-
-    @cached_property
-    def layout(self) -> Layout:
-        return scalar_layout(self.nodes)
 
     @cached_property
     def source(self) -> np.ndarray:
@@ -90,17 +76,6 @@ class Helmholtz(Problem):
     @property
     def noise_shape(self) -> tuple[int, ...]:
         return (self.modes, self.modes)
-
-    def inputs(self, count: int, split: Split) -> np.ndarray:
-        rng = np.random.default_rng(INPUT_SEED[split])
-        return self._fields(rng.standard_normal((count, *self.noise_shape)))
-
-    def direction(self, noise):
-        return unit_norm(self._fields(noise), axes=2)
-
-    def directions(self, count: int, stream: Stream) -> np.ndarray:
-        rng = np.random.default_rng(DIRECTION_SEED[stream])
-        return self.direction(rng.standard_normal((count, *self.noise_shape)))
 
     def candidates(self, count: int) -> int:
         return 2 * count

@@ -9,9 +9,9 @@ import numpy as np
 from stcl.core.arrays import check_fields, like, norms, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
-from stcl.problems._square import COMPLEX_STEP, boundary, centred, embed, inner, laplacian
+from stcl.problems._square import COMPLEX_STEP, OnSquare, boundary, centred, embed, inner, laplacian
 from stcl.problems._torch_normals import torch_normals
-from stcl.problems.base import Problem, SolveError, Split, Stream
+from stcl.problems.base import SolveError, Split, Stream
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ class NavierStokesResidual(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NavierStokes(Problem):
+class NavierStokes(OnSquare):
     """−µΔy + (y·∇)y + ∇p = u,  ∇·y = 0  on (0,1)²,  y = 0 on the boundary,  ∫p = 0.
 
     input     u = (u1, u2)      forcing at the n×n nodes, [2, n, n]: curl of a random stream function
@@ -68,16 +68,8 @@ class NavierStokes(Problem):
             raise ValueError(f"the prior needs modes >= 1, got {self.modes}")
 
     @property
-    def h(self) -> float:
-        return 1.0 / (self.n - 1)
-
-    @property
     def viscosity(self) -> float:
         return self.mu
-
-    @cached_property
-    def nodes(self) -> np.ndarray:
-        return np.linspace(0.0, 1.0, self.n)
 
     @cached_property
     def layout(self) -> Layout:

@@ -13,7 +13,7 @@ HOLDS = {
     "operators": "the Fourier neural operator, with value and tangents in one pass; C for its rows",
     "tangent": "the operator A and the equation A w + B v = 0: residual, products, unknowns, Krylov solvers, structure",
     "losses": "forms, metrics, the rule that chooses them, directions, weighting, objectives",
-    TOP: "the public library: `equation`, `consistency`, `probe`, `diagnosis`, `tangents`, and the command `stcl` (`cli`)",
+    TOP: "the public library: `equation`, `consistency`, `probe`, `diagnosis`, `tangents`; `cli`, the command `stcl`",
     "study": "a study on paper: configuration, cells, specs of jobs, plan, cost; no torch",
     "runtime": "what jobs run on: stores, checkpoints, devices, processes, progress, signals, the identity of code",
     "stages": "the jobs, one module each: data, bank, train, evaluate, select, timing, conditioning",
