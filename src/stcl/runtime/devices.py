@@ -5,6 +5,7 @@ first. So each job claims one where it sees several. Under Slurm a job sees only
 choose.
 """
 
+import argparse
 import fcntl
 import os
 import tempfile
@@ -23,6 +24,29 @@ def pick() -> torch.device:
     index = claim(names(count), claims) if count > 1 else 0
     torch.cuda.set_device(index)
     return torch.device("cuda", index)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that compute with torch."""
+    parser.add_argument(
+        "--threads", type=int, default=1, help="number of CPU threads; results are repeatable for equal numbers"
+    )
+    parser.add_argument(
+        "--device",
+        type=torch.device,
+        help="device to compute on; by default the least used GPU, or the CPU if there is none",
+    )
+
+
+def chosen(arguments: argparse.Namespace) -> torch.device:
+    """The device that the options ask for; the number of threads is set as they say."""
+    torch.set_num_threads(arguments.threads)
+    return arguments.device or pick()
+
+
+def name(device: torch.device) -> str:
+    """What a device is called in records: the model of a GPU, else its kind."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def names(count: int) -> list[str]:

@@ -20,7 +20,7 @@ import numpy as np
 from stcl import problems
 from stcl.core.arrays import unit_norm
 from stcl.problems.base import Problem, SolveError
-from stcl.runtime import stores
+from stcl.runtime import options, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
@@ -156,13 +156,8 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, required=True, help="manifest of the split's dataset")
     parser.add_argument("--out", type=Path, required=True, help="manifest to write; the bank is written beside it")
-    parser.add_argument("--work", type=Path, default=Path("work/banks"), help="folder of unfinished banks")
-    parser.add_argument(
-        "--code",
-        default="",
-        help="identity of the code, which the ledger records; a run with another one does not resume",
-    )
-    parser.add_argument("--workers", type=int, default=1, help="number of processes")
+    options.add_resuming(parser, "work/banks")
+    options.add_workers(parser)
     arguments = parser.parse_args()
     keep_heap()
     try:

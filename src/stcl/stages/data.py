@@ -17,7 +17,7 @@ import numpy as np
 
 from stcl import problems
 from stcl.problems.base import Problem, SolveError
-from stcl.runtime import stores
+from stcl.runtime import options, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.parallel import ordered
 from stcl.runtime.progress import Progress
@@ -94,13 +94,8 @@ def main() -> None:
         "--spec", type=DataSpec.parse, required=True, help="the split as JSON: problem, options, split, samples"
     )
     parser.add_argument("--out", type=Path, required=True, help="manifest to write; the store is written beside it")
-    parser.add_argument("--work", type=Path, default=Path("work/data"), help="folder of unfinished stores")
-    parser.add_argument(
-        "--code",
-        default="",
-        help="identity of the code, which the ledger records; a run with another one does not resume",
-    )
-    parser.add_argument("--workers", type=int, default=1, help="number of processes")
+    options.add_resuming(parser, "work/data")
+    options.add_workers(parser)
     arguments = parser.parse_args()
     keep_heap()
     try:

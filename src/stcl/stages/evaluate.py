@@ -58,17 +58,12 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, required=True, help="file of mean errors to write; errors.npz is written beside it"
     )
-    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
-    parser.add_argument(
-        "--device",
-        type=torch.device,
-        help="device to compute on; by default the least used GPU, or the CPU if there is none",
-    )
+    devices.add_options(parser)
     arguments = parser.parse_args()
     keep_heap()
-    torch.set_num_threads(arguments.threads)
+    device = devices.chosen(arguments)
     try:
-        evaluate(arguments.run, arguments.data, arguments.bank, arguments.out, arguments.device or devices.pick())
+        evaluate(arguments.run, arguments.data, arguments.bank, arguments.out, device)
     except (stores.StoreError, FileNotFoundError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error
 

@@ -56,16 +56,10 @@ def main() -> None:
     parser.add_argument("--val", type=Path, required=True, help="manifest of the validation split")
     parser.add_argument("--bank", type=Path, help="manifest of the train bank, which only offline_di needs")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
-    parser.add_argument(
-        "--device",
-        type=torch.device,
-        help="device to compute on; by default the least used GPU, or the CPU if there is none",
-    )
+    devices.add_options(parser)
     arguments = parser.parse_args()
     keep_heap()
-    torch.set_num_threads(arguments.threads)
-    device = arguments.device or devices.pick()
+    device = devices.chosen(arguments)
     try:
         cells = epoch_seconds(arguments.spec, arguments.train, arguments.val, arguments.bank, device)
     except StoreError as error:
@@ -75,7 +69,7 @@ def main() -> None:
         {
             "cells": cells,
             "measured_epochs": arguments.spec.epochs,
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "device": devices.name(device),
             "threads": arguments.threads,
         },
     )

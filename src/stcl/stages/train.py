@@ -21,7 +21,7 @@ import torch
 from stcl import problems
 from stcl.losses.data import DataLoss
 from stcl.operators.build import build_surrogate
-from stcl.runtime import checkpoint, devices, stores
+from stcl.runtime import checkpoint, devices, options, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.progress import Progress
 from stcl.runtime.stopping import EXIT_CODE, Stopped, StopSignals
@@ -84,7 +84,7 @@ def train_cell(
         "monitored": trainer.best,
         "seconds": trainer.seconds,
         "parameters": sum(p.numel() for p in trainer.surrogate.parameters()),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "device": devices.name(device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
@@ -154,23 +154,11 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, required=True, help="record to write; weights and history are written beside it"
     )
-    parser.add_argument("--work", type=Path, default=Path("work/train"), help="folder of the states of unfinished runs")
-    parser.add_argument(
-        "--code",
-        default="",
-        help="identity of the code, which the record keeps; a run with another one does not resume",
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, help="number of CPU threads; results are repeatable for equal numbers"
-    )
-    parser.add_argument(
-        "--device",
-        type=torch.device,
-        help="device to train on; by default the least used GPU, or the CPU if there is none",
-    )
+    options.add_resuming(parser, "work/train")
+    devices.add_options(parser)
     arguments = parser.parse_args()
     keep_heap()
-    torch.set_num_threads(arguments.threads)
+    device = devices.chosen(arguments)
     spec = arguments.spec
     if arguments.decision is not None:
         spec = spec.model_copy(update={"lam": json.loads(arguments.decision.read_text())["lam"]})
@@ -183,7 +171,7 @@ def main() -> None:
             arguments.out,
             arguments.work,
             arguments.code,
-            arguments.device or devices.pick(),
+            device,
         )
     except Stopped as stopped:
         print(stopped, flush=True)
