@@ -48,6 +48,7 @@ class Equation:
     tangent_class = None
     tangent_residual = None
     viscosity = None
+    wave_number = None
 
     def __init__(
         self,

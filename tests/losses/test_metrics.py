@@ -131,7 +131,8 @@ def test_a_gradient_costs_almost_nothing():
     ("name", "chosen", "message"),
     [
         ("burgers", settings.InverseLaplacian(), "needs one log-coefficient on the grid"),
-        ("navier_stokes", settings.ShiftedLaplacian(), "needs one response"),
+        ("navier_stokes", settings.ShiftedLaplacian(shift=1.0), "needs one response"),
+        ("diffusion", settings.ShiftedLaplacian(), "no wave number κ .* give `shift`"),
         ("diffusion", settings.LerayOseen(), "needs two scored velocities"),
     ],
 )

@@ -144,6 +144,39 @@ def test_a_resumed_training_ends_with_the_same_bits(stored, tmp_path, method, se
     assert same(straight, run(resumed, 3))
 
 
+@pytest.mark.parametrize("init", ["normal", "uniform"])
+@pytest.mark.parametrize("name", sorted(TINY))
+def test_directions_are_independent_of_the_initial_weights(stored, name, init):
+    """Two streams from one seed begin with the same numbers, and directions would be the weights.
+
+    Single numbers of float32 agree by chance, a percent of them at most. The width is one at which the draws of the lift
+    fill whole blocks of 16 normals, so that a stream from the same seed shows the same normals after them.
+    """
+    spec = spec_of(name, "stcl", network={"init": init, "width": 16}, settings={"sketch": {"source": "fresh"}})
+    built = trainer(stored, spec)
+    draw = {"normal": torch.randn, "uniform": torch.rand}[init]
+    spectral = torch.cat([w.detach().flatten() for k, w in built.surrogate.named_parameters() if "spectral" in k])
+    weights = set((spectral * spec.network.width**2).tolist())
+
+    def shared(generator: torch.Generator) -> float:
+        drawn = draw(2048, generator=generator)
+        return sum(float(x / spec.network.width**2 * spec.network.width**2) in weights for x in drawn) / len(drawn)
+
+    drawn = {"directions": built.objective.term.directions.generator, "batches": built.batches}
+    drawn["bank"] = trainer(stored, spec_of(name, "offline_di")).objective.term.generator
+    for stream, generator in drawn.items():
+        assert shared(generator.clone_state()) < 0.01, stream
+    assert shared(torch.Generator().manual_seed(spec.seed)) > 0.3  # the measure would show it
+
+
+def test_the_streams_of_a_cell_are_different_numbers(stored):
+    built = trainer(stored, spec_of("burgers", "stcl")), trainer(stored, spec_of("burgers", "offline_di"))
+    generators = [built[0].batches, built[0].objective.term.directions.generator, built[1].objective.term.generator]
+    numbers = [torch.rand(64, generator=generator.clone_state()) for generator in generators]
+    assert not any(torch.equal(x, y) for i, x in enumerate(numbers) for y in numbers[:i])
+    assert torch.equal(*(torch.rand(64, generator=one.batches.clone_state()) for one in built))  # batches are shared
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_the_seed_decides_everything(stored, method):
     first, again, other = (run(trainer(stored, spec_of("burgers", method, seed=seed)), 2) for seed in (0, 0, 1))

@@ -37,6 +37,10 @@ class DiscreteEquation(Protocol):
         """The viscosity µ of a flow problem, or None."""
 
     @property
+    def wave_number(self) -> float | None:
+        """The wave number κ of an operator like −Δ − κ², or None."""
+
+    @property
     def held_nodes(self) -> int:
         """How many values of u the equation takes as fixed."""
 

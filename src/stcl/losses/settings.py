@@ -49,8 +49,8 @@ class ShiftedLaplacian(Settings):
     name: Literal["shifted_laplacian"] = Field(
         "shifted_laplacian", description="the name by which the configuration asks for this metric"
     )
-    shift: PositiveFloat = Field(
-        12.5, description="number that is added to −Δₕ; the default is κ²/2 of the published Helmholtz problem"
+    shift: PositiveFloat | None = Field(
+        None, description="number that is added to −Δₕ; if left out, κ²/2 with the wave number κ of the problem"
     )
 
 

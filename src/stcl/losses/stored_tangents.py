@@ -12,19 +12,20 @@ class StoredTangents:
     The bank stays in host memory: an update moves only the batch's q labels.
     """
 
-    def __init__(self, directions: Tensor, labels: Tensor, q: int, device: torch.device) -> None:
+    def __init__(self, directions: Tensor, labels: Tensor, q: int, device: torch.device, seed: int) -> None:
         """The bank holds directions [r, *input_shape] and labels [N, r, *tangent_shape]."""
         self.directions, self.labels, self.q, self.device = directions.to(device), labels, q, device
+        self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The prediction and the derivative loss from one pass. The labels are those of `rows`; u is not used."""
-        chosen = torch.randperm(len(self.directions))[: self.q]
+        chosen = torch.randperm(len(self.directions), generator=self.generator)[: self.q]
         labels = self.labels[rows[:, None], chosen].to(self.device, non_blocking=True)
         prediction, w = surrogate.value_and_tangents(a, self.directions[chosen.to(self.device)])
         return prediction, (surrogate.layout.score(w) - labels).square().mean()
 
     def state_dict(self) -> dict:
-        return {}  # draws come from the global generator, which the training loop keeps
+        return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict) -> None:
-        pass
+        self.generator.set_state(state["generator"])

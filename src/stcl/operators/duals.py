@@ -89,6 +89,11 @@ def _dft(field: Tensor, cutoff: int) -> TruncatedDFT:
     return truncated_dft(nx, ny, cutoff, field.dtype, field.device)
 
 
+def implementation(like: Tensor) -> str:
+    """What does the rows of fields like this one: "c" or "torch". In float32 their results differ by rounding."""
+    return "c" if _rows(like) is compiled_rows else "torch"
+
+
 def _rows(field: Tensor) -> ModuleType:
     """The module that does the rows fastest: C for a CPU that has a compiler, torch for everything else."""
     return compiled_rows if compiled_rows.available(field) else rows

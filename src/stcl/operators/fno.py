@@ -54,6 +54,8 @@ class FNO(nn.Module):
         super().__init__()
         if init not in ("normal", "uniform"):
             raise ValueError(f'init must be "normal" or "uniform", got {init!r}')
+        if layers < 2:
+            raise ValueError(f"the network needs layers >= 2, got {layers}: the first has the lift, the last the head")
         self.modes = modes
         self.lift = nn.Linear(c_in, width)
         # torch does not say of what type the modules of a list are.

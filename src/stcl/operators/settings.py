@@ -12,7 +12,7 @@ class Network(Settings):
 
     width: Positive = Field(32, description="number of channels of the hidden layers")
     modes: Positive = Field(12, description="number of Fourier modes that are kept per axis")
-    layers: Positive = Field(4, description="number of Fourier layers")
+    layers: int = Field(4, description="number of Fourier layers", ge=2)
     head: Positive = Field(128, description="hidden width of the pointwise output head")
     init: Literal["normal", "uniform"] = Field(
         "normal", description="law of the spectral weights, N(0,1) or U[0,1), before they are divided by width²"

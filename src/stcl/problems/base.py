@@ -119,6 +119,10 @@ class Problem(ABC):
     def viscosity(self) -> float | None:
         return None
 
+    @property
+    def wave_number(self) -> float | None:
+        return None
+
     def states(self, count: int) -> "tuple[torch.Tensor, torch.Tensor]":
         """The first accepted inputs of the train split on the network's grid, and their responses, in float64."""
         import torch

@@ -54,6 +54,10 @@ class Helmholtz(ScalarOnSquare):
         if self.modes < 1:
             raise ValueError(f"the prior needs modes >= 1, got {self.modes}")
 
+    @property
+    def wave_number(self) -> float:
+        return self.kappa
+
     @cached_property
     def source(self) -> np.ndarray:
         """The source f at the interior nodes, a bump of height 1 and width 0.08."""

@@ -19,8 +19,10 @@ from pathlib import Path
 import torch
 
 from stcl import problems
+from stcl.core.seeds import stream_seed
 from stcl.losses.data import DataLoss
 from stcl.operators.build import build_surrogate
+from stcl.operators.duals import implementation
 from stcl.runtime import checkpoint, devices, options, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.progress import Progress
@@ -87,6 +89,7 @@ def train_cell(
         "device": devices.name(device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+        "rows": implementation(trainer.surrogate.mesh),
     }
     stores.write_json(out, record)
 
@@ -104,8 +107,7 @@ def build_trainer(spec: TrainSpec, train: Path, val: Path, bank: Path | None, de
         return torch.from_numpy(arrays["a"]).to(device), torch.from_numpy(arrays["u"]).to(device)
 
     train_pairs, val_pairs = pairs(train, spec.n_train), pairs(val, None)
-    # The same seed gives the same initial weights and batches for every method, because weights are drawn first, on the
-    # host.
+    # The same seed gives the same initial weights and batches for every method. All are drawn on the host.
     torch.manual_seed(spec.seed)
     surrogate = build_surrogate(problem.layout, spec.network).to(device)
     if spec.network.standardise:
@@ -122,7 +124,7 @@ def build_trainer(spec: TrainSpec, train: Path, val: Path, bank: Path | None, de
         bank=bank,
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
-    return Trainer(surrogate, objective, train_pairs, val_pairs, spec.training)
+    return Trainer(surrogate, objective, train_pairs, val_pairs, spec.training, stream_seed(spec.seed, "batches"))
 
 
 def _note(row: dict[str, float]) -> str:

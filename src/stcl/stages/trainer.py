@@ -32,9 +32,11 @@ class Trainer:
         train: Pairs,
         val: Pairs,
         settings: Training,
+        seed: int,
     ) -> None:
         self.surrogate, self.objective, self.settings = surrogate, objective, settings
         self.train, self.val = train, val
+        self.batches = torch.Generator().manual_seed(seed)
         self.optimiser = torch.optim.Adam(
             surrogate.parameters(), lr=settings.learning_rate, eps=settings.adam_eps, fused=True
         )
@@ -71,7 +73,7 @@ class Trainer:
         """The means of losses and γ over all updates of an epoch. The device is read once, at the end."""
         a, u = self.train
         total = torch.zeros(len(LOSSES), device=a.device)
-        batches = torch.randperm(len(a)).split(self.settings.batch)
+        batches = torch.randperm(len(a), generator=self.batches).split(self.settings.batch)
         for rows in batches:
             on_device = rows.to(a.device, non_blocking=True)
             total += self.update(a[on_device], u[on_device], rows)
@@ -119,7 +121,7 @@ class Trainer:
             "best": (self.best, self.best_epoch, self.best_weights),
             "history": self.history,
             "seconds": self.seconds,
-            "random": torch.get_rng_state(),
+            "batches": self.batches.get_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -129,4 +131,4 @@ class Trainer:
         self.objective.load_state_dict(state["objective"])
         self.best, self.best_epoch, self.best_weights = state["best"]
         self.history, self.seconds = state["history"], state["seconds"]
-        torch.set_rng_state(state["random"])
+        self.batches.set_state(state["batches"])

@@ -14,7 +14,15 @@ class ShiftedLaplacian:
     """M = (−Δₕ + shift)⁻¹ on the interior nodes with zero boundary values, the same for every input."""
 
     def __init__(self, equation: DiscreteEquation, settings: settings.ShiftedLaplacian) -> None:
-        self._inverse = ShiftedInverse(equation.layout, settings.shift)
+        shift = settings.shift
+        if shift is None:
+            if equation.wave_number is None:
+                raise ValueError(
+                    "metric shifted_laplacian needs a shift: the equation has no wave number κ from which κ²/2 could "
+                    "be taken; give `shift`"
+                )
+            shift = equation.wave_number**2 / 2
+        self._inverse = ShiftedInverse(equation.layout, shift)
 
     def at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
         """r ↦ M r for r [B, q, m1, m2]."""

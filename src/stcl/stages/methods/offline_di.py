@@ -2,6 +2,7 @@
 
 import torch
 
+from stcl.core.seeds import stream_seed
 from stcl.losses.derivative_informed import DerivativeInformed
 from stcl.losses.settings import OfflineDi
 from stcl.losses.stored_tangents import StoredTangents
@@ -15,5 +16,6 @@ def build(setup: Setup) -> DerivativeInformed:
         raise ValueError("method offline_di needs the train bank; pass --bank MANIFEST")
     settings = OfflineDi.model_validate(setup.settings)
     bank = stores.read(setup.bank, samples=setup.n_train)
-    term = StoredTangents(torch.from_numpy(bank["v"]), torch.from_numpy(bank["w"]), settings.q, setup.device)
+    v, w = torch.from_numpy(bank["v"]), torch.from_numpy(bank["w"])
+    term = StoredTangents(v, w, settings.q, setup.device, stream_seed(setup.seed, "bank"))
     return DerivativeInformed(setup.data_loss, term, RatioWeight(setup.settled_lam, settings.weighting, setup.device))
