@@ -9,7 +9,7 @@ from torch import nn
 
 import stcl
 from stcl import problems
-from stcl.losses import rule
+from stcl.losses import rule, settings
 from stcl.losses.data import DataLoss
 from stcl.losses.settings import Weighting
 from stcl.operators.fno import FNO
@@ -43,6 +43,8 @@ def test_the_generic_loss_is_the_built_in_one(name):
     problem = problems.load(name, **equations.OPTIONS[name])
     a, u = problem.states(4)
     form = rule.default_form(problem)
+    if name == "helmholtz":  # a bare residual has no wave number
+        form = form.model_copy(update={"metric": settings.ShiftedLaplacian(shift=problem.kappa**2 / 2)})
     model = surrogate(problem)
     setup = Setup(
         problem=problem,

@@ -321,6 +321,26 @@ def test_solvers_that_cannot_work_are_refused_by_name(name, chosen, error, messa
         forms.load(reference(name).problem, chosen)
 
 
+def test_targets_that_were_not_solved_are_not_matched_and_counted():
+    """The loss is the mean over the other pairs, and the columns of the epoch say how many were left out."""
+    ref = reference("helmholtz")
+    form = forms.load(ref.problem, KRYLOV_HELMHOLTZ)
+    found = form.target(ref.a, ref.u, ref.v)
+    w = ref.w + torch.arange(6.0).reshape(3, 2, 1, 1)  # pairs are 0, 1, … 5 off
+    solved = torch.tensor([[True, False], [True, True], [False, True]])
+    form.solve = lambda *args, **kwargs: found._replace(solved=solved, x=found.x * solved[..., None, None])
+    loss = form(ref.a, ref.u, ref.v, w, label=ref.u)
+    torch.testing.assert_close(loss, torch.tensor((0.0 + 4 + 9 + 25) / 4), rtol=1e-4, atol=1e-6)
+    columns = form.epoch_columns()
+    assert columns["targets_unsolved"] == 2
+    assert columns["target_residual"] == pytest.approx(found.residual.flatten().median().item())
+    form(ref.a, ref.u, ref.v, w, label=ref.u)
+    assert form.epoch_columns()["targets_unsolved"] == 2  # counted anew
+
+    form.solve = lambda *args, **kwargs: found._replace(solved=torch.zeros_like(solved), x=0 * found.x)
+    assert form(ref.a, ref.u, ref.v, w, label=ref.u) == 0
+
+
 def test_blocks_are_refused_where_nothing_weighs_them():
     ref = reference("navier_stokes")
     form = forms.load(ref.problem, settings.Residual())

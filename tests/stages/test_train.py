@@ -144,12 +144,27 @@ def test_a_resumed_training_ends_with_the_same_bits(stored, tmp_path, method, se
     assert same(straight, run(resumed, 3))
 
 
+def test_the_history_says_how_good_the_targets_were(stored, tmp_path):
+    spec = spec_of("helmholtz", "stcl")
+    out = tmp_path / "run/train.json"
+    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    with out.with_name("history.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12
+    assert {row["targets_unsolved"] for row in rows} == {"0"}
+    assert all(0 < float(row["target_residual"]) < 0.5 for row in rows)
+    assert json.loads(out.read_text())["rows"] in ("c", "torch")
+    plain = trainer(stored, spec_of("helmholtz", "fno"))
+    plain.run_epoch()
+    assert "target_residual" not in plain.history[0]
+
+
 @pytest.mark.parametrize("init", ["normal", "uniform"])
 @pytest.mark.parametrize("name", sorted(TINY))
 def test_directions_are_independent_of_the_initial_weights(stored, name, init):
     """Two streams from one seed begin with the same numbers, and directions would be the weights.
 
-    Single numbers of float32 agree by chance, a percent of them at most. The width is one at which the draws of the lift
+    Single numbers of float32 agree by chance, a percent of them at most. The width is such that the draws of the lift
     fill whole blocks of 16 normals, so that a stream from the same seed shows the same normals after them.
     """
     spec = spec_of(name, "stcl", network={"init": init, "width": 16}, settings={"sketch": {"source": "fresh"}})
@@ -242,6 +257,7 @@ def test_the_variances_are_those_of_the_gradients(stored):
         kept["total"].append(torch.cat([p.grad.flatten() for p in parameters]).double())
         step()
 
+    recorded.epoch_columns = objective.epoch_columns
     watched.objective, watched.optimiser.step = recorded, stepped
     row = watched._updates()
     for part, gradients in kept.items():

@@ -65,7 +65,8 @@ def test_many_steps_solve_and_the_residual_is_that_of_x(name, kind):
     tolerance = 1e-6 if kind == "near-singular" else 1e-11
     assert ((solution.x - exact).norm(dim=-1) / exact.norm(dim=-1)).max() < tolerance
     for steps in (1, 4, 8):
-        x, residual = solve(name, matrices, g, diagonal, steps)
+        x, residual, solved = solve(name, matrices, g, diagonal, steps)
+        assert solved.all() or name == "bicgstab"  # whose residuals may all be larger than the start's
         left = g - (matrices[:, None] @ x[..., None])[..., 0]
         torch.testing.assert_close(residual, left.norm(dim=-1) / g.norm(dim=-1))
 
@@ -113,6 +114,7 @@ def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(name, ste
     solution = solve(name, matrices, g, diagonal, steps)
     assert solution.x[1, 0].abs().max() == 0
     assert solution.residual[1, 0] == 0
+    assert solution.solved[1, 0]
     others = torch.tensor([[True, True], [False, True], [True, True]])
     assert torch.equal(solution.x[others], alone.x[others])
 
@@ -124,7 +126,7 @@ def test_float32_at_any_scale_never_overflows(name, kind, scale, steps):
     matrices, g, diagonal = systems(kind)
     exact = torch.linalg.solve(matrices, g.mT).mT
     steps = min(steps, 2 * N) if name == "gmres" else steps  # its space is full after N
-    x, residual = solve(name, matrices.float(), (scale * g).float(), diagonal.float(), steps)
+    x, residual, _ = solve(name, matrices.float(), (scale * g).float(), diagonal.float(), steps)
     assert torch.isfinite(x).all()
     assert residual.max() < 1.5
     if steps > N and kind == "definite":
@@ -139,3 +141,24 @@ def test_an_eigenvector_is_solved_in_one_step(name, kind):
     for steps in (1, 3):
         solution = solve(name, matrices, g, torch.ones(N), steps)
         torch.testing.assert_close(solution.x, g / SPECTRA[kind].max(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["minres", "cg", "bicgstab", "gmres"])
+def test_a_system_that_cannot_be_solved_is_named_and_leaves_the_others_alone(name):
+    """One matrix is not finite: its x is finite all the same, so that a loss can leave it out by a weight of zero."""
+    matrices, g, diagonal = systems("definite")
+    alone = solve(name, matrices, g, diagonal, 5)
+    matrices = matrices.clone()
+    matrices[1, 3, 4] = torch.nan
+    solution = solve(name, matrices, g, diagonal, 5)
+    assert solution.solved.tolist() == [[True, True], [False, False], [True, True]]
+    assert torch.equal(solution.x[[0, 2]], alone.x[[0, 2]])
+    assert torch.isfinite(solution.x).all()
+
+
+def test_cg_names_systems_of_negative_curvature():
+    """For g along an eigenvector the sign of the eigenvalue decides."""
+    values, vectors = torch.linalg.eigh(systems("indefinite")[0][0])
+    g = vectors[:, [0, -1]].mT[None]
+    solution = solve("cg", systems("indefinite")[0][:1], g, torch.ones(N), 3)
+    assert solution.solved.tolist() == [[bool(values[0] > 0), bool(values[-1] > 0)]] == [[False, True]]

@@ -1,7 +1,7 @@
 """What the rooms ask of each other: a discrete equation, a metric on its residuals, a form of the tangent loss."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from stcl.core.layout import Layout
 
@@ -82,6 +82,14 @@ class InvertibleMetric(Metric, Protocol):
 
     def inverse_at(self, a: "Tensor") -> Callable[[Any], Any]:
         """The map r ↦ M⁻¹ r."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A form that measures itself while it is used."""
+
+    def epoch_columns(self) -> dict[str, float]:
+        """What was measured since the last call, for the history of the training."""
 
 
 class TangentForm(Protocol):

@@ -22,6 +22,9 @@ class Objective(Protocol):
     """What the training loop asks for at every update; `rows` are the batch's positions in the training set."""
 
     def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> Losses: ...
+    def epoch_columns(self) -> dict[str, float]:
+        """What was measured since the last call, for the history of the training."""
+
     def state_dict(self) -> dict: ...
     def load_state_dict(self, state: dict) -> None: ...
 
@@ -57,6 +60,9 @@ class DataOnly:
         data = self.data_loss(surrogate(a), u)
         zero = torch.zeros_like(data)
         return Losses(data, data, zero, zero)
+
+    def epoch_columns(self) -> dict[str, float]:
+        return {}
 
     def state_dict(self) -> dict:
         return {}

@@ -17,6 +17,7 @@ class DerivativeTerm(Protocol):
     """
 
     def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]: ...
+    def epoch_columns(self) -> dict[str, float]: ...
     def state_dict(self) -> dict: ...
     def load_state_dict(self, state: dict) -> None: ...
 
@@ -32,6 +33,9 @@ class DerivativeInformed:
         data = self.data_loss(prediction, u)
         gamma = self.weight(data, derivative)
         return Losses(data + gamma * derivative, data, derivative, gamma)
+
+    def epoch_columns(self) -> dict[str, float]:
+        return self.term.epoch_columns()
 
     def state_dict(self) -> dict:
         return {"term": self.term.state_dict(), "weight": self.weight.state_dict()}

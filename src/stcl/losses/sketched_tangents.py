@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from stcl.core.interfaces import TangentForm
+from stcl.core.interfaces import Measured, TangentForm
 
 
 class DirectionSource(Protocol):
@@ -34,6 +34,10 @@ class SketchedTangents:
         v = self.directions.draw(len(a))
         prediction, w = surrogate.value_and_tangents(a, v)
         return prediction, self.form(a, prediction, v, w, label=prediction if u is None else u)
+
+    def epoch_columns(self) -> dict[str, float]:
+        """What the form has measured since the last call."""
+        return self.form.epoch_columns() if isinstance(self.form, Measured) else {}
 
     def state_dict(self) -> dict[str, Any]:
         return self.directions.state_dict()

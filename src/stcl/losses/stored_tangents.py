@@ -24,6 +24,9 @@ class StoredTangents:
         prediction, w = surrogate.value_and_tangents(a, self.directions[chosen.to(self.device)])
         return prediction, (surrogate.layout.score(w) - labels).square().mean()
 
+    def epoch_columns(self) -> dict[str, float]:
+        return {}
+
     def state_dict(self) -> dict:
         return {"generator": self.generator.get_state()}
 

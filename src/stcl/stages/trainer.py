@@ -78,7 +78,7 @@ class Trainer:
             on_device = rows.to(a.device, non_blocking=True)
             total += self.update(a[on_device], u[on_device], rows)
         means = dict(zip(LOSSES, (total / len(batches)).tolist(), strict=True))
-        return means | (self.variance.finish() if self.variance else {})
+        return means | self.objective.epoch_columns() | (self.variance.finish() if self.variance else {})
 
     def update(self, a: Tensor, u: Tensor, rows: Tensor) -> Tensor:
         """Takes one step of the optimiser on a batch. Returns (data loss, derivative loss, γ) on the device."""

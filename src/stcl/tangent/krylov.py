@@ -19,10 +19,14 @@ Dot = Callable[[Tensor, Tensor], Tensor]
 
 
 class Solution(NamedTuple):
-    """x [..., *field] and ‖g − A x‖/‖g‖ [...], which is 0 where g is zero."""
+    """x [..., *field], ‖g − A x‖/‖g‖ [...], which is 0 where g is zero, and whether there is a solution at all [...].
+
+    Where the solver broke down there is none: A is singular in this precision, or not what the solver asks for.
+    """
 
     x: Tensor
     residual: Tensor
+    solved: Tensor
 
 
 def minres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
@@ -60,7 +64,7 @@ def minres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes
         z, gamma_before, gamma = z_next, gamma, gamma_next
     r = g - operator(x)
     good = dot(r, preconditioner(r)) <= 1.01 * first.square()
-    return _solution(torch.where(good, x, 0), torch.where(good, r, g), g, scale, dot, axes)
+    return _solution(torch.where(good, x, 0), torch.where(good, r, g), good, g, scale, dot, axes)
 
 
 def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
@@ -70,17 +74,20 @@ def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: in
     x, r = torch.zeros_like(g), g
     z = preconditioner(r)
     p, rho = z, dot(r, z)
-    going = torch.ones_like(rho)
+    going = good = torch.ones_like(rho, dtype=torch.bool)
     for _ in range(steps):
         product = operator(p)
         curvature = dot(p, product)
-        going = going * (curvature > 0) * _unsolved(r, g, dot)
+        unsolved = going & _unsolved(r, g, dot)
+        going = unsolved & (curvature > 0)
+        # Curvature that is not positive means nothing where only rounding is left.
+        good = good & (going | ~unsolved | (dot(r, r) <= _eps(g) * dot(g, g)))
         alpha = going * rho * _inverse(curvature)
         x, r = x + alpha * p, r - alpha * product
         z = preconditioner(r)
         rho, rho_before = dot(r, z), rho
         p = z + rho * _inverse(rho_before) * p
-    return _solution(x, r, g, scale, dot, axes)
+    return _solution(torch.where(good, x, 0), torch.where(good, r, g), good, g, scale, dot, axes)
 
 
 def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
@@ -109,7 +116,8 @@ def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, ax
         rho, rho_before = dot(g, r), rho
         beta = rho * alpha * _inverse(rho_before * omega)
         p = r + beta * (p - omega * product)
-    return _solution(best, best_r, g, scale, dot, axes)
+    good = (dot(best_r, best_r) < dot(g, g)) | (dot(g, g) == 0)
+    return _solution(best, best_r, good, g, scale, dot, axes)
 
 
 def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
@@ -153,7 +161,7 @@ def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes:
     x = preconditioner(sum((c * v for c, v in zip(y, basis, strict=False)), start=torch.zeros_like(g)))
     r = g - operator(x)
     good = dot(r, r) <= 1.01 * dot(g, g)
-    return _solution(torch.where(good, x, 0), torch.where(good, r, g), g, scale, dot, axes)
+    return _solution(torch.where(good, x, 0), torch.where(good, r, g), good, g, scale, dot, axes)
 
 
 SOLVERS: dict[Solver, Callable[..., Solution]] = {"minres": minres, "cg": cg, "gmres": gmres, "bicgstab": bicgstab}
@@ -185,6 +193,6 @@ def _unsolved(r: Tensor, g: Tensor, dot: Dot) -> Tensor:
     return dot(r, r) > _eps(g) ** 2 * dot(g, g)
 
 
-def _solution(x: Tensor, r: Tensor, g: Tensor, scale: Tensor, dot: Dot, axes: int) -> Solution:
+def _solution(x: Tensor, r: Tensor, good: Tensor, g: Tensor, scale: Tensor, dot: Dot, axes: int) -> Solution:
     residual = (dot(r, r) * _inverse(dot(g, g))).sqrt()
-    return Solution(scale * x, residual.flatten(-axes).squeeze(-1))
+    return Solution(scale * x, *(of_system.flatten(-axes).squeeze(-1) for of_system in (residual, good)))

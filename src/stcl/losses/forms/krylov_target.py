@@ -1,5 +1,7 @@
 """‖w − ŵ‖² with ŵ ≈ −A⁻¹ B v from a few Krylov steps: a tangent that is solved for, used once, and never stored."""
 
+from collections import deque
+
 import torch
 from torch import Tensor
 
@@ -13,9 +15,11 @@ from stcl.tangent.solver_choice import fitting_solver, solver_refusal
 from stcl.tangent.structure import symmetry_defect
 from stcl.tangent.unknowns import embed
 
+WATCHED = 4096  # updates whose targets are remembered, where nobody asks for the columns of an epoch
+
 
 class KrylovTarget:
-    """L = mean over samples, directions and all nodes of (DS_θ(a)[v] − ŵ)².
+    """L = mean over samples, directions and all nodes of (DS_θ(a)[v] − ŵ)², without pairs that were not solved.
 
     ŵ is the result of m preconditioned steps for A(u, a) ŵ = −B(u, a) v from zero, at the training response u or at
     the prediction u_θ, without gradient. The unknowns are the values at the nodes that have an equation; elsewhere, at
@@ -38,10 +42,19 @@ class KrylovTarget:
             raise ValueError(refusal)
         self.solve = krylov.SOLVERS[settings.solver or fitting_solver(defect, positive=tangent_class == "spd")]
         self.linearise = five_point if is_five_point(equation, u, a) else on_interior
+        self._watched: deque[tuple[Tensor, Tensor]] = deque(maxlen=WATCHED)
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
         target = self.target(a, label if self.settings.state == "label" else u, v)
-        return (w - embed(target.x, self.equation.layout.grid)).square().mean()
+        self._watched.append((target.residual, target.solved))
+        distance = (w - embed(target.x, self.equation.layout.grid)).square().flatten(2).mean(-1)
+        return (distance * target.solved).sum() / target.solved.sum().clamp_min(1)
+
+    def epoch_columns(self) -> dict[str, float]:
+        """The median relative residual of the targets since the last call, and how many of them were not solved."""
+        residuals, solved = (torch.cat([x.flatten() for x in found]) for found in zip(*self._watched, strict=True))
+        self._watched.clear()
+        return {"target_residual": residuals.median().item(), "targets_unsolved": (~solved).sum().item()}
 
     @torch.no_grad()
     def target(self, a: Tensor, u: Tensor, v: Tensor) -> krylov.Solution:
