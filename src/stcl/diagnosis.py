@@ -47,6 +47,8 @@ class Diagnosis:
         found = self.findings
         kind = found.tangent_class
         symmetry = "symmetric" if found.symmetric else f"not symmetric, ‖A − Aᵀ‖/‖A‖ = {found.symmetry_defect:.1e}"
+        held = "" if found.condition_joint is None else ", in the scored responses; the others are held"
+        raw = _bound(found.condition_raw, found.condition_raw_is_bound)
         lines = [
             self.title,
             "",
@@ -55,11 +57,13 @@ class Diagnosis:
             "spectrum of (A + Aᵀ)/2: share of the eigenvalues",
             *histogram(self.spectrum),
             "",
-            f"condition  κ(AᵀA)  {_bound(found.condition_raw, found.condition_raw_is_bound)}   of the raw residual",
+            f"condition  κ(AᵀA)  {raw}   of the raw residual{held}",
         ]
         if found.condition_metric is not None:
             value = _bound(found.condition_metric, found.condition_metric_is_bound)
-            lines.append(f"           κ(AᵀMA) {value}   with the metric M below")
+            lines.append(f"           κ(AᵀMA) {value}   with the metric M below{held}")
+        if found.condition_joint is not None:
+            lines.append(f"           κ(AᵀA)  {found.condition_joint:.1e}   of the raw residual, in all unknowns")
         lines += ["", f"form       {self.form.name}"]
         lines += [f"           {line}" for line in _settings(self.form)]
         lines += ["", *(f"{'why' if i == 0 else '   '}        {reason}" for i, reason in enumerate(self.reasons))]

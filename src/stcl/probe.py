@@ -163,17 +163,24 @@ def _target_errors(operator: TangentOperator, metric: Metric, solver: Callable[.
 
 
 def _conditions(found: Findings, operators: list[TangentOperator]) -> Findings:
-    """The findings with κ(AᵀA), and with κ(AᵀMA) in the scored responses if there is a metric: medians over states."""
+    """The findings with condition numbers, medians over the states.
+
+    κ(AᵀA) and, if there is a metric M, κ(AᵀMA) are taken in the same unknowns, those of the scored responses, while the
+    others are held. Where there are others, κ(AᵀA) in all unknowns stands beside them.
+    """
     equation = operators[0].equation
     metric = None if found.metric is None else metrics.load(equation, found.metric)
     preconditioner = metric if isinstance(metric, FittedLaplacian) else None
     scored = operators[0].unknowns.response < len(equation.layout.scored)
-    raw = [condition_number(op, torch.ones_like(scored), None, preconditioner) for op in operators]
+    raw = [condition_number(op, scored, None, preconditioner) for op in operators]
     found = replace(
         found,
         condition_raw=float(np.median([value for value, _ in raw])),
         condition_raw_is_bound=any(is_bound for _, is_bound in raw),
     )
+    if not scored.all():
+        joint = [condition_number(op, torch.ones_like(scored)) for op in operators]
+        found = replace(found, condition_joint=float(np.median([value for value, _ in joint])))
     if metric is None:
         return found
     weighed = [condition_number(op, scored, metric, preconditioner) for op in operators]

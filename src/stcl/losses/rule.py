@@ -81,10 +81,11 @@ class Findings:
     metric: FittedLaplacian | LerayOseen | None = None
     lowest: float | None = None  # smallest real part of the eigenvalues of MA, relative to the largest
     nearest: float | None = None  # smallest modulus of the eigenvalues of MA, relative to the largest
-    condition_raw: float | None = None  # κ(AᵀA)
+    condition_raw: float | None = None  # κ(AᵀA) in the scored responses
     condition_raw_is_bound: bool = False  # κ(AᵀA) is only known to be at least that
     condition_metric: float | None = None  # κ(AᵀMA) in the scored responses
     condition_metric_is_bound: bool = False  # κ(AᵀMA) is only known to be at least that
+    condition_joint: float | None = None  # κ(AᵀA) in all unknowns, where some are not scored
     solver: Solver | None = None  # the Krylov method that fits an elliptic A
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver and the median of ‖ŵ − w‖/‖w‖ after them
 
@@ -140,7 +141,7 @@ def choose(found: Findings) -> tuple[FormSettings, list[str]]:
 
 
 def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
-    known = found.condition_metric is not None
+    known = found.condition_metric is not None and found.condition_raw is not None
     raw, metric = (f"{value or 0:.1e}" for value in (found.condition_raw, found.condition_metric))
     match kind:
         case "parabolic":
@@ -152,7 +153,10 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
         case "saddle":
             yield "the last field has no equation of its own: it is a multiplier, and its gradient is projected out"
             if known:
-                yield f"κ is {raw} for the joint residual, with M {metric} in the velocities"
+                yield f"in the velocities alone κ is {raw} for the raw residual and {metric} with M"
+                if (found.condition_metric or 0) > (found.condition_raw or 0):
+                    yield "M does not lower it: its use is that the loss does not see the multiplier's gradient"
+                yield f"κ of the raw residual in velocities and multiplier together is {found.condition_joint or 0:.1e}"
         case "advective":
             yield "no Laplacian was found that a metric could invert"
             yield f"waves and their images are {found.alignment:.0%} aligned; those of a Laplacian 100 %"

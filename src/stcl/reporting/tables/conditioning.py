@@ -11,8 +11,9 @@ from stcl.study.names import problem_name
 CAPTION = (
     "The loss-design rule with what was measured: the declared class of the tangent operator A and the form it leads "
     "to; symmetry defect (norm of A − Aᵀ over the norm of A), smallest and largest eigenvalue and share of negative "
-    "eigenvalues of the symmetric part; condition number of AᵀA (the raw residual loss), of the same in the scored "
-    "responses alone, and of AᵀMA with the form's metric M; for a Krylov target the error of the solved tangent. "
+    "eigenvalues of the symmetric part; condition number of AᵀA (the raw residual loss) and of AᵀMA with the form's "
+    "metric M, both in the scored responses while the others are held, and of AᵀA in all unknowns; for a Krylov target "
+    "the error of the solved tangent. "
     "Dense matrices on small grids, median over a few states; — where a form has no such number."
 )
 QUANTITIES = {
@@ -20,9 +21,9 @@ QUANTITIES = {
     "smallest_eigenvalue": "Smallest eigenvalue",
     "largest_eigenvalue": "Largest eigenvalue",
     "negative_fraction": "Negative share",
-    "condition_raw": "κ(AᵀA)",
-    "condition_scored": "κ(AᵀA), scored",
+    "condition_scored": "κ(AᵀA)",
     "condition_metric": "κ(AᵀMA)",
+    "condition_raw": "κ(AᵀA), all unknowns",
     "target_error": "Target error",
 }
 
