@@ -6,12 +6,16 @@ of one problem is not part of the provenance of another.
 
 import dataclasses
 import importlib
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 from stcl.problems.base import Problem
 
+LARGEST = 1e6  # of any number in the options of a problem
 _NOT_PROBLEMS = {"__init__", "base"}
 
 
@@ -37,4 +41,21 @@ def load(name: str, **options: Any) -> Problem:
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(f"{name} has no option {', '.join(unknown)}; its options are: {', '.join(known)}")
+    for field in dataclasses.fields(problem_class):
+        if field.name in options:
+            _check_option(name, field, options[field.name])
     return problem_class(**options)
+
+
+def _check_option(problem: str, field: dataclasses.Field, value: Any) -> None:
+    """Refuse a value that is not of the field's type, or so large that no grid of that size fits into memory."""
+    kind: Any = field.type
+    try:
+        TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise ValueError(f"{problem}: option {field.name}: {reason}, got {value!r}") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{problem}: option {field.name} must be finite, got {value!r}")
+    if isinstance(value, int | float) and abs(value) > LARGEST:
+        raise ValueError(f"{problem}: option {field.name} must be at most {LARGEST:g}, got {value!r}")
