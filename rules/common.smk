@@ -64,8 +64,8 @@ def whole_machine():
         return 1
 
 
-def training_inputs(dataset, methods):
-    """The data, and the bank where a method needs it. Neither fno nor stcl depends on labels."""
+def training_inputs(dataset, methods, validated=False):
+    """The data, and the banks that are needed. Neither fno nor stcl depends on labels."""
     inputs = {
         "train": f"{OUT}/data/{dataset}/train.json",
         "val": f"{OUT}/data/{dataset}/val.json",
@@ -74,12 +74,17 @@ def training_inputs(dataset, methods):
     if "offline_di" in methods:
         inputs["bank"] = f"{OUT}/banks/{dataset}/train.json"
         inputs["stores"].append(ancient(f"{OUT}/banks/{dataset}/train"))
+    if validated:
+        inputs["val_bank"] = f"{OUT}/banks/{dataset}/val.json"
+        inputs["stores"].append(ancient(f"{OUT}/banks/{dataset}/val"))
     return inputs
 
 
 def cell_inputs(wildcards):
     cell = PLAN.cells[wildcards.cell]
-    inputs = training_inputs(PLAN.blocks[cell.block].dataset, [cell.method])
+    block = PLAN.blocks[cell.block]
+    validated = block.settings.training.jacobian_every is not None
+    inputs = training_inputs(block.dataset, [cell.method], validated)
     if cell.lam == SELECTED:
         inputs["decision"] = f"{OUT}/select/{PLAN.decision(cell)}.json"
     return inputs
@@ -92,7 +97,8 @@ def timing_inputs(wildcards):
 
 def training_options(wildcards, input):
     """The command-line options for the inputs that only some cells have."""
-    return " ".join(f"--{name} {input[name]}" for name in ("bank", "decision") if name in input.keys())
+    given = [name for name in ("bank", "decision", "val_bank") if name in input.keys()]
+    return " ".join(f"--{name.replace('_', '-')} {input[name]}" for name in given)
 
 
 def test_inputs(wildcards):

@@ -62,3 +62,8 @@ rule banks:
             for problem in PROBLEMS
             if PLAN.config.problems[problem].methods.offline_di
         ],
+        [
+            f"{OUT}/banks/{problem}/val.json"
+            for problem in PROBLEMS
+            if PLAN.config.problems[problem].training.jacobian_every
+        ],

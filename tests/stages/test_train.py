@@ -16,6 +16,7 @@ from stcl.stages.errors import field_errors, jacobian_errors
 from stcl.stages.trainer import Trainer
 from stcl.study.config import parse
 from stcl.study.plan import Plan
+from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.train import TrainSpec
 
 CPU = torch.device("cpu")
@@ -142,6 +143,37 @@ def test_a_resumed_training_ends_with_the_same_bits(stored, tmp_path, method, se
     resumed = trainer(stored, spec)
     resumed.load_state_dict(checkpoint.load(tmp_path / "state.pt"))
     assert same(straight, run(resumed, 3))
+
+
+def test_the_jacobian_error_on_validation_data_is_recorded_and_can_choose_the_checkpoint(stored, tmp_path):
+    """Against the errors of the kept weights along the same directions, by another way: one direction at a time."""
+    spec = spec_of("burgers", "stcl", training={"jacobian_every": 1, "monitor": "jacobian"})
+    bank = tmp_path / "bank.json"
+    directions = BankSpec(problem="burgers", options=TINY["burgers"], split="val", samples=6, directions=3,
+                          basis="prior", check=True)  # fmt: skip
+    labels.generate(directions, stored / "burgers-val.json", bank, tmp_path / "work", "", workers=1)
+    built = train.build_trainer(spec, **inputs(stored, spec), device=CPU, val_bank=bank)
+    run(built, 4)
+    errors = [row["val_jacobian"] for row in built.history]
+    assert built.best == min(errors)
+    assert built.best_epoch == 1 + errors.index(min(errors))
+    arrays, a = stores.read(bank), built.val[0]
+    found = []
+    for k, v in enumerate(torch.from_numpy(arrays["v"])):
+        _, w = torch.func.jvp(built.surrogate, (a,), (v.expand_as(a),))
+        exact = torch.from_numpy(arrays["w"][:, k])
+        found.append((w - exact).flatten(1).norm(dim=1) / exact.flatten(1).norm(dim=1))
+    assert errors[-1] == pytest.approx(torch.stack(found).mean().item(), rel=1e-4)
+
+    seldom = spec_of("burgers", "stcl", training={"jacobian_every": 3})
+    built = train.build_trainer(seldom, **inputs(stored, seldom), device=CPU, val_bank=bank)
+    run(built, 4)
+    assert [row["val_jacobian"] is None for row in built.history] == [True, True, False, True]
+    train.write_history(tmp_path / "history.csv", built.history)
+    with (tmp_path / "history.csv").open(newline="") as file:
+        assert [row["val_jacobian"] == "" for row in csv.DictReader(file)] == [True, True, False, True]
+    with pytest.raises(stores.StoreError, match="pass --val-bank"):
+        trainer(stored, seldom)
 
 
 def test_the_history_says_how_good_the_targets_were(stored, tmp_path):

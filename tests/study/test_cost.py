@@ -104,7 +104,7 @@ def test_disk_is_what_stores_hold(tmp_path):
         (3, 1, {}),
         (3, 1, {"width": 8, "modes": 3, "layers": 2, "head": 5}),
         (4, 3, {"width": 7, "modes": 4, "layers": 3, "head": 16}),
-        (5, 2, {"width": 6, "modes": 1, "layers": 1, "head": 1}),
+        (5, 2, {"width": 6, "modes": 1, "layers": 2, "head": 1}),
     ],
 )
 def test_parameters_are_counted_as_the_network_has_them(channels, responses, network):

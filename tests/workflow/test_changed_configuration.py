@@ -75,6 +75,16 @@ def test_a_change_of_the_configuration(built, path, value, expected):
     assert built.planned(config=changed(built.config, path, value)) == expected | {"report": 1}
 
 
+def test_the_jacobian_error_on_validation_data_needs_one_more_bank(built):
+    """Helmholtz' cells, those of its ablation and its long run are trained anew, with the bank as an input."""
+    config = changed(built.config, "problems.helmholtz.training.jacobian_every", 1)
+    planned = built.planned(config=changed(config, "problems.helmholtz.bank.val", 2))
+    assert planned["bank"] == 1
+    assert "dataset" not in planned
+    assert "timing" not in planned or planned["timing"] == 0  # what is timed is the plain training
+    assert planned["train"] == 3 + 2 + 3
+
+
 def test_reordered_yaml_reruns_nothing(built):
     def reordered(node):
         return {k: reordered(node[k]) for k in reversed(node)} if isinstance(node, dict) else node

@@ -22,7 +22,7 @@ class Run:
     def history(self) -> list[dict[str, float]]:
         """The history of the training, a row per epoch."""
         with (self.folder / "history.csv").open(newline="") as file:
-            return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+            return [{name: float(value or "nan") for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def read_runs(folders: list[Path]) -> list[Run]:

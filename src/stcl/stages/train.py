@@ -14,15 +14,18 @@ import csv
 import importlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from stcl import problems
 from stcl.core.seeds import stream_seed
 from stcl.losses.data import DataLoss
 from stcl.operators.build import build_surrogate
 from stcl.operators.duals import implementation
+from stcl.operators.surrogate import Surrogate
 from stcl.runtime import checkpoint, devices, options, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.progress import Progress
@@ -45,11 +48,15 @@ def train_cell(
     work: Path,
     code: str,
     device: torch.device,
+    val_bank: Path | None = None,
 ) -> None:
     """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state."""
-    contents = {name: stores.read_manifest(path)["content"] for name, path in _given(train=train, val=val, bank=bank)}
+    contents = {
+        name: stores.read_manifest(path)["content"]
+        for name, path in _given(train=train, val=val, bank=bank, val_bank=val_bank)
+    }
     state_path = work / stores.job_key(spec.canonical(), code, *contents.values()) / "state.pt"
-    trainer = build_trainer(spec, train, val, bank, device)
+    trainer = build_trainer(spec, train, val, bank, device, val_bank)
     if state_path.exists():
         trainer.load_state_dict(checkpoint.load(state_path))
         print(f"resumed after epoch {trainer.epoch} from {state_path}", flush=True)
@@ -98,7 +105,9 @@ def _given(**paths: Path | None) -> list[tuple[str, Path]]:
     return [(name, path) for name, path in paths.items() if path is not None]
 
 
-def build_trainer(spec: TrainSpec, train: Path, val: Path, bank: Path | None, device: torch.device) -> Trainer:
+def build_trainer(
+    spec: TrainSpec, train: Path, val: Path, bank: Path | None, device: torch.device, val_bank: Path | None = None
+) -> Trainer:
     """The trainer of the cell that `spec` describes, before its first epoch."""
     problem = problems.load(spec.problem, **spec.options)
 
@@ -124,7 +133,22 @@ def build_trainer(spec: TrainSpec, train: Path, val: Path, bank: Path | None, de
         bank=bank,
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
-    return Trainer(surrogate, objective, train_pairs, val_pairs, spec.training, stream_seed(spec.seed, "batches"))
+    seed = stream_seed(spec.seed, "batches")
+    jacobian_error = _jacobian_error(val_pairs[0], val_bank, device) if spec.training.jacobian_every else None
+    return Trainer(surrogate, objective, train_pairs, val_pairs, spec.training, seed, jacobian_error)
+
+
+def _jacobian_error(a: Tensor, bank: Path | None, device: torch.device) -> Callable[[Surrogate], float]:
+    """The mean relative error of tangents at the validation inputs, along the directions of their bank.
+
+    The module that measures is loaded by name: cells that do not ask for this error do not depend on it.
+    """
+    if bank is None:
+        raise stores.StoreError("jacobian_every needs the validation bank; pass --val-bank MANIFEST")
+    errors = importlib.import_module("stcl.stages.errors")
+    arrays = stores.read(bank)
+    v, w = torch.from_numpy(arrays["v"]).to(device), torch.from_numpy(arrays["w"]).to(device)
+    return lambda surrogate: errors.jacobian_errors(surrogate, a, v, w).mean().item()
 
 
 def _note(row: dict[str, float]) -> str:
@@ -150,6 +174,7 @@ def main() -> None:
     parser.add_argument("--train", type=Path, required=True, help="manifest of the train split")
     parser.add_argument("--val", type=Path, required=True, help="manifest of the validation split")
     parser.add_argument("--bank", type=Path, help="manifest of the train bank, which only offline_di needs")
+    parser.add_argument("--val-bank", type=Path, help="manifest of the validation bank, which jacobian_every needs")
     parser.add_argument(
         "--decision", type=Path, help="file with the lambda that validation chose, for a spec that has none"
     )
@@ -174,6 +199,7 @@ def main() -> None:
             arguments.work,
             arguments.code,
             device,
+            arguments.val_bank,
         )
     except Stopped as stopped:
         print(stopped, flush=True)

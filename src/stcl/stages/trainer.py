@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,9 +34,11 @@ class Trainer:
         val: Pairs,
         settings: Training,
         seed: int,
+        jacobian_error: Callable[[Surrogate], float] | None = None,
     ) -> None:
+        """`jacobian_error` measures the surrogate on validation data every `settings.jacobian_every` epochs."""
         self.surrogate, self.objective, self.settings = surrogate, objective, settings
-        self.train, self.val = train, val
+        self.train, self.val, self.jacobian_error = train, val, jacobian_error
         self.batches = torch.Generator().manual_seed(seed)
         self.optimiser = torch.optim.Adam(
             surrogate.parameters(), lr=settings.learning_rate, eps=settings.adam_eps, fused=True
@@ -47,7 +50,7 @@ class Trainer:
             min_lr=settings.schedule.minimum,
         )
         self.best, self.best_epoch, self.best_weights = math.inf, 0, self._weights()
-        self.history: list[dict[str, float]] = []
+        self.history: list[dict[str, Any]] = []  # a column that was not measured in an epoch is None
         self.seconds = 0.0
         self.variance = GradientVariance(list(surrogate.parameters())) if settings.gradient_variance else None
 
@@ -58,9 +61,12 @@ class Trainer:
     def run_epoch(self) -> None:
         """Makes one pass over the training set, validates, and updates schedule, best checkpoint and history."""
         start = time.perf_counter()
-        row = {"epoch": self.epoch + 1} | self._updates()
+        row: dict[str, Any] = {"epoch": self.epoch + 1} | self._updates()
         row["learning_rate"] = self.optimiser.param_groups[0]["lr"]
         row["val_mse"], row["val_relative"] = self._validate()
+        if self.jacobian_error is not None and self.settings.jacobian_every is not None:
+            due = row["epoch"] % self.settings.jacobian_every == 0
+            row["val_jacobian"] = self.jacobian_error(self.surrogate) if due else None
         self._refuse_divergence(row)
         monitored = row[f"val_{self.settings.monitor}"]
         self.scheduler.step(monitored)
@@ -101,9 +107,9 @@ class Trainer:
             relative = relative_error(predicted, score(u)).mean()
         return tuple(torch.stack([mse, relative]).tolist())
 
-    def _refuse_divergence(self, row: dict[str, float]) -> None:
+    def _refuse_divergence(self, row: dict[str, float | None]) -> None:
         for term, value in row.items():
-            if not math.isfinite(value):
+            if value is not None and not math.isfinite(value):
                 raise Diverged(
                     f"epoch {self.epoch + 1}: {term} is {value}; training diverged. Lower the learning rate or λ; the "
                     f"history up to here is in diverged.csv of the working folder"

@@ -49,6 +49,10 @@ def _check_problem(name: str, settings: ProblemSettings, selection: str) -> Iter
             f"{where}.training.gradient_variance: N = {min(settings.train_sizes)} is one update of "
             f"{settings.training.batch} an epoch, a variance needs two; use a smaller batch"
         )
+    if settings.training.jacobian_every is not None and settings.bank.val is None:
+        yield f"{where}.training.jacobian_every: there are no validation directions; give bank.val"
+    if settings.training.monitor == "jacobian" and settings.training.jacobian_every != 1:
+        yield f"{where}.training.monitor: the Jacobian error must be measured at every epoch; set jacobian_every: 1"
     offline = settings.methods.offline_di
     if offline is not None and offline.q > settings.bank.train:
         yield (

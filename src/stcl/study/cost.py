@@ -103,7 +103,8 @@ class CostEstimate:
         blocks = self.plan.blocks.values()
         trained = dict.fromkeys(block.dataset for block in blocks if block.settings.methods.offline_di)
         found: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.plan.datasets]
-        return found + [(dataset, "train") for dataset in trained]
+        watched = {block.dataset: None for block in blocks if block.settings.training.jacobian_every}
+        return found + [(dataset, "train") for dataset in trained] + [(dataset, "val") for dataset in watched]
 
     # -- disk -----------------------------------------------------------------------------------------------------
 

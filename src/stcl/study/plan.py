@@ -291,7 +291,9 @@ class Plan:
         for cell in self.timing_cells(group):
             timed = replace(cell, lam=1.0 if cell.lam is not None else None)
             spec = self.train_spec(timed)
-            specs[timed.path] = _derived(spec, training=_derived(spec.training, gradient_variance=False))
+            monitor = "mse" if spec.training.monitor == "jacobian" else spec.training.monitor
+            plain = _derived(spec.training, gradient_variance=False, jacobian_every=None, monitor=monitor)
+            specs[timed.path] = _derived(spec, training=plain)
         return TimingSpec(cells=specs, epochs=self.config.timing.epochs)
 
     def conditioning_spec(self, problem: str) -> ConditioningSpec:
@@ -332,6 +334,8 @@ class Plan:
         block = self.blocks[cell.block]
         yield _problem_module(block.problem)
         yield f"stcl.stages.methods.{cell.method}"
+        if block.settings.training.jacobian_every is not None:
+            yield "stcl.stages.errors"
         if cell.method == "stcl":
             yield from _form_modules(block.settings)
 

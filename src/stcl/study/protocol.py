@@ -28,7 +28,7 @@ class Training(Settings):
     learning_rate: PositiveFloat = Field(1e-3, description="initial step size of Adam")
     adam_eps: PositiveFloat = Field(1e-8, description="number ε that is added to the denominator of Adam's step")
     clip: PositiveFloat = Field(1.0, description="norm of the total gradient above which the gradient is scaled down")
-    monitor: Literal["mse", "relative"] = Field(
+    monitor: Literal["mse", "relative", "jacobian"] = Field(
         "mse",
         description="the validation error, mean squared or relative, that picks the checkpoint, drives the schedule "
         "and chooses λ",
@@ -38,6 +38,11 @@ class Training(Settings):
         0.05,
         description="weight in the data loss of responses that no error scores, such as a pressure; their squared "
         "error counts up to a constant per sample",
+    )
+    jacobian_every: Positive | None = Field(
+        None,
+        description="number of epochs between two measurements of the Jacobian error on validation data, along the "
+        "directions of `bank.val`; if left out, it is not measured. The published protocol does not use it",
     )
     gradient_variance: bool = Field(
         False, description="whether the history records how much the gradients vary within each epoch"

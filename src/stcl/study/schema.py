@@ -31,6 +31,11 @@ class Bank(Settings):
     test: Positive = Field(
         16, description="number of directions along which the Jacobian error is measured; all test samples share them"
     )
+    val: Positive | None = Field(
+        None,
+        description="number of directions along which the Jacobian error is measured on validation data, for "
+        "`training.jacobian_every`; if left out, there is no such bank",
+    )
     check: bool = Field(
         True,
         description="whether the stored tangents of offline DI are checked; `false` also stores tangents that are not "
