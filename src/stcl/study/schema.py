@@ -254,8 +254,13 @@ class Figures(Settings):
     colormap: str = Field("viridis", description="matplotlib colour map of fields", pattern=r"^[A-Za-z_]+$")
     relative: list[Name] = Field(
         default_factory=list,
-        description="problems whose panel of the figure `convergence` shows relative errors; a problem that is left "
-        "out shows mean squared errors",
+        description="problems whose panel of the figure `convergence` shows the mean relative error of the validation "
+        "set; a problem that is left out shows mean squared errors of training and validation set",
+    )
+    smooth: bool = Field(
+        True,
+        description="whether the figure `convergence` averages curves of more than 250 epochs over windows; `false` "
+        "shows every epoch",
     )
 
 
