@@ -269,8 +269,8 @@ class Config(Settings):
 
     preset: str = Field(description="name of the folder below `results`", pattern=r"^[a-z][a-z0-9-]*$")
     reduced: bool = Field(
-        description="whether sizes or budgets are smaller than the paper's; if `true`, tables say so, and only `claims` "
-        "shows published numbers"
+        description="whether sizes or budgets are smaller than the paper's; if `true`, tables say so, and only "
+        "`claims` shows published numbers"
     )
     seeds: list[Annotated[int, Field(ge=0)]] = Field(
         description="training seeds; tables show the mean and standard deviation over them", min_length=1
