@@ -90,13 +90,15 @@ def test_the_published_value_is_what_the_text_says(name, stated):
         ("variance_fall_total", (24.3, 37.1, 32.8)),
         ("improvement_navier_stokes", (100 * (1 - 0.400 / 0.619), 100 * (1 - 0.570 / 1.084))),
         ("improvement_diffusion", (100 * (1 - 1.65 / 2.98), 100 * (1 - 6.07 / 10.88))),
+        ("field_order_allen_cahn", (0.59 / 0.60, 0.40 / 0.35, 0.25 / 0.27)),
+        ("jacobian_order_burgers", (74.76 / 67.83, 73.80 / 70.58, 73.53 / 178.08)),
         ("steps_first", (100 * (3.50 - 2.52) / (3.50 - 2.41), 100 * (23.03 - 15.52) / (23.03 - 14.51))),
     ],
 )
-def test_the_published_reductions_are_those_of_the_text(name, stated):
+def test_the_published_reductions_and_ratios_are_those_of_the_text(name, stated):
     """The text has them from more digits: those of the tables move a ratio of 5.88 / 9.33 by at most 0.1 %."""
     found = [float(part.split(" = ")[1]) for part in table([])[1][name]["published_values"].split("; ")]
-    assert found == pytest.approx(stated, abs=0.1)
+    assert found == pytest.approx(stated, abs=0.1 if min(stated) > 2 else 1e-4)  # ratios are of the tables
 
 
 def test_the_paper_bears_out_its_own_claims_except_for_the_cost_of_an_update():
