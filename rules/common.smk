@@ -119,10 +119,15 @@ def problem_cells(problem):
     return PLAN.final_cells(b for b in PLAN.blocks.values() if b.problem == problem and b not in long)
 
 
+def published_numbers(name):
+    """The paper's numbers, for a table that shows them."""
+    return [] if PLAN.config.reduced and not TABLES[name].published else ["config/published.yaml"]
+
+
 def table_command(name, out):
     """The command that builds a table in the folder `out`."""
     table = TABLES[name]
-    published = "" if PLAN.config.reduced else "--published config/published.yaml"
+    published = " ".join(f"--published {file}" for file in published_numbers(name))
     arguments = " ".join(f"{OUT}/{argument}" for argument in table.arguments)
     spec = shlex.quote(canonical(table.spec))
     return (

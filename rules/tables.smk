@@ -21,7 +21,7 @@ rule by_problem:
 rule table:
     input:
         lambda w: [f"{OUT}/{file}" for file in TABLES[w.table].files],
-        [] if PLAN.config.reduced else "config/published.yaml",
+        lambda w: published_numbers(w.table),
     output:
         csv=report(
             "results/{preset}/tables/{table}.csv",

@@ -33,8 +33,9 @@ def run(tmp_path):
         (folder / "train.json").write_text(json.dumps({"spec": spec}))
         (folder / "errors.json").write_text("{}")
         np.savez(folder / "errors.npz", field=np.array(field), jacobian=np.array(jacobian))
-        rows = [f"{epoch},{train},{val}" for epoch, (train, val) in enumerate(history, start=1)]
-        (folder / "history.csv").write_text("\n".join(["epoch,data,val_mse", *rows]))
+        rows = [",".join(map(str, (epoch, *values))) for epoch, values in enumerate(history, start=1)]
+        names = ["epoch", "data", "val_mse", "val_relative", "val_jacobian"][: 1 + len([*history, (0, 0)][0])]
+        (folder / "history.csv").write_text("\n".join([",".join(names), *rows]))
         return folder
 
     return write
@@ -55,7 +56,7 @@ def curve(ax, colour, style):
 def test_training_is_dashed_and_validation_solid(run):
     fno = run("helmholtz", "fno", history=[(4.0, 5.0), (2.0, 3.0)])
     stcl = run("helmholtz", "stcl", history=[(1.0, 1.5), (0.5, 0.7)])
-    figure = convergence.draw({"relative": []}, [fno / "train.json", stcl / "train.json"])
+    figure = convergence.draw({"relative": [], "smooth": True}, [fno / "train.json", stcl / "train.json"])
     ax = figure.axes[0]
     assert ax.get_title() == "Helmholtz, N = 8"
     assert list(curve(ax, COLOURS["fno"], "--").get_ydata()) == [4.0, 2.0]
@@ -66,7 +67,7 @@ def test_training_is_dashed_and_validation_solid(run):
 @pytest.mark.parametrize(("epochs", "marked"), [(500, 0), (502, 1)])
 def test_only_what_is_longer_has_epoch_500_marked(run, epochs, marked):
     run_ = run("burgers", "fno", history=[(float(e), 1.0) for e in range(epochs)])
-    ax = convergence.draw({"relative": []}, [run_ / "train.json"]).axes[0]
+    ax = convergence.draw({"relative": [], "smooth": True}, [run_ / "train.json"]).axes[0]
     lines = [line for line in ax.lines if line.get_linestyle() == ":"]
     assert len(lines) == marked
     assert all(list(line.get_xdata()) == [500, 500] for line in lines)
@@ -74,21 +75,36 @@ def test_only_what_is_longer_has_epoch_500_marked(run, epochs, marked):
     assert curve(ax, COLOURS["fno"], "--").get_ydata()[0] == np.mean(range(window))
 
 
-def test_relative_panels_divide_by_the_size_of_the_responses(run, tmp_path):
-    """Of the scored ones: the velocity of Navier-Stokes, the first N samples in training, all of them in validation."""
-    problem = problems.load("navier_stokes", n=8)
-    manifests, scored = [], {}
-    for split, count in (("train", 9), ("val", 3)):
-        spec = DataSpec(problem="navier_stokes", options={"n": 8}, split=split, samples=count)
-        manifests.append(tmp_path / f"data/{split}.json")
-        data.generate(spec, manifests[-1], tmp_path / "work", "", workers=1)
-        scored[split] = stores.read(manifests[-1])["u"][: 8 if split == "train" else None, :2]
-    assert problem.layout.scored == ("y1", "y2")
-    folder = run("navier_stokes", "fno", history=[(0.09, 0.04)])
-    ax = convergence.draw({"relative": ["navier_stokes"]}, [folder / "train.json", *manifests]).axes[0]
-    size = {split: np.sqrt(np.mean(u.astype(float) ** 2)) for split, u in scored.items()}
-    assert curve(ax, COLOURS["fno"], "--").get_ydata()[0] == pytest.approx(0.3 / size["train"])
-    assert curve(ax, COLOURS["fno"], "-").get_ydata()[0] == pytest.approx(0.2 / size["val"])
+@pytest.mark.parametrize(
+    ("smooth", "shown", "label"),
+    [(True, [1.5, 3.5], "Epoch, means over 2"), (False, [1.0, 2.0], "Epoch")],
+)
+def test_long_curves_are_averaged_unless_every_epoch_is_asked_for(run, smooth, shown, label):
+    folder = run("burgers", "fno", history=[(1.0, float(e)) for e in range(1, 301)])
+    ax = convergence.draw({"relative": [], "smooth": smooth}, [folder / "train.json"]).axes[0]
+    assert list(curve(ax, COLOURS["fno"], "-").get_ydata()[:2]) == shown
+    assert ax.get_xlabel() == label
+
+
+def test_relative_panels_show_the_mean_relative_error_of_validation_alone(run):
+    folder = run("allen_cahn", "fno", history=[(0.09, 0.04, 0.31), (0.08, 0.03, 0.22)])
+    figure = convergence.draw({"relative": ["allen_cahn"], "smooth": True}, [folder / "train.json"])
+    ax = figure.axes[0]
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.31, 0.22]]
+    assert ax.get_ylabel() == "Relative error"
+    assert [text.get_text() for text in figure.legends[0].texts] == ["FNO", "validation"]
+
+
+def test_recorded_jacobian_errors_have_an_axis_of_their_own(run):
+    history = [(9, 8, 7, 0.5), (9, 8, 7, ""), (9, 8, 7, 0.25)]
+    inputs = [run("burgers", "stcl", history=history), run("burgers", "fno", history=[(9, 8, 7)] * 3)]
+    figure = convergence.draw({"relative": [], "smooth": True}, [folder / "train.json" for folder in inputs])
+    left, right = figure.axes
+    assert len(left.lines) == 4
+    (line,) = right.lines
+    assert (line.get_color(), line.get_linestyle()) == (COLOURS["stcl"], ":")
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 3], [0.5, 0.25])
+    assert right.get_ylabel() == "Jacobian error"
 
 
 def test_samples_show_each_method_beside_the_references(tmp_path):
@@ -179,11 +195,11 @@ def test_sketches_show_errors_variance_share_and_relative_time(tmp_path):
         for name in ("field_error", "jacobian_error")
         for q, mean in ((0, 8.0), (1, 4.0), (2, 3.0))
     ]
-    parts = {0: (0.0, 5.0), 1: (1.0, 10.0), 2: (0.5, 10.0)}
+    parts = {0: (0.0, 5.0, ""), 1: (1.0, 10.0, 10.0), 2: (0.5, 10.0, 5.0)}
     variance = [
         {"grid": 9, "q": q, "quantity": name, "mean": value, "std": ""}
-        for q, both in parts.items()
-        for name, value in zip(("weighted", "total"), both, strict=True)
+        for q, values in parts.items()
+        for name, value in zip(("weighted", "total", "share"), values, strict=True)
     ]
     runtime = [{"q": q, "minutes": 2 * r, "ratio": r} for q, r in ((0, 1.0), (2, 2.6), (1, 1.8))]
     rows = {"sketch_resolution": errors, "gradient_variance": variance, "sketch_runtime": runtime}

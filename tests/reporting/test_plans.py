@@ -58,11 +58,12 @@ def test_samples_need_the_weights_of_the_first_seed_and_the_test_stores(figures)
     assert figure.modules == ["stcl.reporting.figures.samples", "stcl.problems.diffusion"]
 
 
-def test_convergence_reads_the_responses_of_relative_panels_alone(config):
-    config["figures"] = {"relative": ["burgers"]}
+def test_convergence_reads_histories_and_no_data(config):
+    config["figures"] = {"relative": ["burgers"], "smooth": False}
     figure = figure_plans(Plan(parse(config)))["convergence"]
-    assert figure.stores == ("data/burgers/train", "data/burgers/val")
-    assert figure.modules == ["stcl.reporting.figures.convergence", "stcl.problems.burgers"]
+    assert figure.stores == ()
+    assert figure.modules == ["stcl.reporting.figures.convergence"]
+    assert figure.spec == {"dpi": 150, "relative": ["burgers"], "smooth": False}
     long = [path for path in figure.arguments if "helmholtz" in path]
     assert len(long) == 3
     assert all(path.startswith("runs/helmholtz-long/") for path in long)

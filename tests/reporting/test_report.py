@@ -215,7 +215,7 @@ def test_results_say_what_was_run_and_what_is_missing(study, tmp_path):
         "### Jacobian error\n\nPreview: cells that have not ended are named as such.\n\npreview jacobian_error\n"
         in text
     )
-    assert "Not built: settings of each cell, training time and cost of labels." in text
+    assert "Not built: settings of each cell, training time and cost of labels, the paper's claims." in text
 
 
 def test_results_of_nothing_are_refused(study, tmp_path):

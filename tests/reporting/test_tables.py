@@ -165,11 +165,39 @@ def test_sketch_tables_average_the_late_epochs(run, tmp_path):
     assert resolution.header == ["q", "9², field", "9², Jacobian"]
     assert resolution.body == [["0", "50.00", "60.00"], ["2", "10.00", "20.00"]]
     variance = sketch.build(spec | {"table": "gradient_variance", "first_epoch": 2}, folders, None)
-    assert variance.body == [["0", "—", "—", "3.00"], ["2", "2.00", "5.00", "3.00"]]
+    assert variance.body == [["0", "—", "—", "3.00", "—"], ["2", "2.00", "5.00", "3.00", "166.7"]]
     cells = {"diffusion-n9-q0/N8/fno/lam0/seed0": (2.0, 30), "diffusion-n9-q2/N8/stcl/lam1/seed0": (5.0, 30)}
     record = timing(tmp_path / "t.json", {path: {"epoch_seconds": s, "epochs": n} for path, (s, n) in cells.items()})
     runtime = sketch_runtime.build(spec | {"grid": 9}, [record], None)
     assert runtime.body == [["0", "1", "1.00"], ["2", "2.5", "2.50"]]
+
+
+def test_the_share_of_the_weighted_variance_says_whether_a_larger_q_is_worth_it(run, tmp_path):
+    def history(weighted, total):
+        return f"epoch,variance_raw,variance_weighted,variance_total\n1,9,{weighted},{total}\n"
+
+    # the share is that of the means: (1 + 3) / (10 + 30), not the mean of 1/10 and 3/30
+    folders = [
+        run("diffusion-n9-q1/N8/stcl/lam1/seed0", 0.1, 0.2, history(1, 30)),
+        run("diffusion-n9-q1/N8/stcl/lam1/seed1", 0.1, 0.2, history(3, 10)),
+        run("diffusion-n9-q2/N8/stcl/lam1/seed0", 0.1, 0.2, history(1, 50)),
+        run("diffusion-n9-q4/N8/stcl/lam1/seed0"),
+    ]
+    spec = {"variants": {f"diffusion-n9-q{q}": {"grid": 9, "q": q} for q in (1, 2, 4)}}
+    spec |= {"table": "gradient_variance", "first_epoch": 1}
+    published = {"gradient_variance": {9: {1: {"raw": [1, 0], "weighted": [3, 0], "total": [20, 0]}}}}
+    table = sketch.build(spec, folders, published)
+    assert [line[-1] for line in table.body] == ["10.0 [15.0]", "2.0", "—"]
+    assert "2.0 to 10.0 % (published: 15.0 %)" in table.caption
+    assert "the rule asks for no larger q" in table.caption
+    rows = [row for row in written(table, tmp_path) if row["quantity"] == "share"]
+    assert [(row["q"], row["mean"], row["n_seeds"]) for row in rows] == [
+        ("1", "10.0", "2"),
+        ("2", "2.0", "1"),
+        ("4", "", "0"),
+    ]
+    (folders[2] / "history.csv").write_text(history(20, 50))
+    assert "try a larger q for 9² with q = 2." in sketch.build(spec, folders, None).caption
 
 
 def test_sketch_counts_and_grids_are_in_the_order_of_numbers(run, tmp_path):

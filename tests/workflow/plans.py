@@ -14,7 +14,7 @@ EVERYTHING = {
     "timing": 5 + 2,
     "conditioning": 2,
     "by_problem": 5,
-    "table": 10,
+    "table": 11,
     "figure": 5 + 4,
     "report": 1,
 }
@@ -28,11 +28,11 @@ DIFFUSION = {
     "timing": 2,
     "conditioning": 1,
     "by_problem": 1,
-    "table": 9,
+    "table": 10,
     "figure": 1 + 4,
     "report": 1,
 }
-RETRAINED = {"train": 5 + 4 + 1, "evaluate": 3 + 4 + 1, "select": 1, "timing": 2, "by_problem": 1, "table": 8}
+RETRAINED = {"train": 5 + 4 + 1, "evaluate": 3 + 4 + 1, "select": 1, "timing": 2, "by_problem": 1, "table": 9}
 DRAWN = {"figure": 4}  # those with one problem's cells: convergence, samples of the problem, spread, ledger
 DRAWN_WITH_SKETCH = {"figure": 4 + 1}  # sketch_tradeoff too
 

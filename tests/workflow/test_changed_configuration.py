@@ -22,7 +22,7 @@ def test_a_built_copy_plans_nothing(built):
         (
             "problems.diffusion.options.n",
             15,
-            {"dataset": 3, "bank": 2, "train": 6, "evaluate": 4, "select": 1, "timing": 1, "by_problem": 1, "table": 5}
+            {"dataset": 3, "bank": 2, "train": 6, "evaluate": 4, "select": 1, "timing": 1, "by_problem": 1, "table": 6}
             | DRAWN,
         ),
         # not the fno cells: those of the problem, and q = 0
@@ -34,30 +34,30 @@ def test_a_built_copy_plans_nothing(built):
         (
             "problems.diffusion.methods.stcl.lambda_grid",
             [0.5, 1.0, 2.0],
-            {"train": 2, "select": 1, "evaluate": 1, "by_problem": 1, "table": 4} | DRAWN,
+            {"train": 2, "select": 1, "evaluate": 1, "by_problem": 1, "table": 5} | DRAWN,
         ),
         (
             "selection",
             "fixed",
-            {"evaluate": 3, "by_problem": 2, "table": 4} | {"figure": 5},  # trained when tuning; samples of two
+            {"evaluate": 3, "by_problem": 2, "table": 5} | {"figure": 5},  # trained when tuning; samples of two
         ),
         ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN_WITH_SKETCH),
         (
             "seeds",
             [0, 1],
-            {"train": 22, "evaluate": 15 + 2 + 4 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1, "figure": 3},
+            {"train": 22, "evaluate": 15 + 2 + 4 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1 + 1, "figure": 3},
         ),
         (
             "studies.minres_iterations.steps",
             [1, 2, 3],
-            {"train": 1, "evaluate": 1, "timing": 1, "by_problem": 1, "table": 1},
+            {"train": 1, "evaluate": 1, "timing": 1, "by_problem": 1, "table": 2},
         ),
         (
             "studies.sketch_count.q",
             [0, 1, 2],
-            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 3, "figure": 1},
+            {"train": 2, "evaluate": 2, "timing": 1, "by_problem": 1, "table": 4, "figure": 1},
         ),
-        ("studies.sketch_count.first_epoch", 1, {"table": 1, "figure": 1}),
+        ("studies.sketch_count.first_epoch", 1, {"table": 2, "figure": 1}),
         (
             "studies.forms.diffusion.forms.target.steps",
             3,
@@ -65,9 +65,10 @@ def test_a_built_copy_plans_nothing(built):
         ),
         ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "figure": 1}),
         ("studies.conditioning.samples", 2, {"conditioning": 2, "table": 1}),
-        ("timing.epochs", 2, {"timing": 7, "table": 3, "figure": 2}),
+        ("timing.epochs", 2, {"timing": 7, "table": 4, "figure": 2}),
         ("figures", {"dpi": 99}, {"figure": 9}),
         ("figures", {"colormap": "magma"}, {"figure": 5}),
+        ("figures", {"smooth": False}, {"figure": 1}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -16,6 +16,7 @@ TITLES = {
     "sketch_runtime": "Sketch count and run time",
     "forms": "Forms of the sTCL loss",
     "conditioning": "Conditioning of the tangent operators",
+    "claims": "The paper's claims",
     "convergence": "Convergence",
     "samples": "One test sample of each problem",
     "spread": "Spread of the errors",
@@ -29,9 +30,11 @@ FIGURES = {
         "solid on the validation set. A validation curve that has become flat says that the training had enough "
         "epochs; a gap between the two curves is overfitting. The training curve is the data loss that is minimised, "
         "averaged over the updates of an epoch; where some responses are not scored, as the pressure of "
-        "Navier-Stokes, it counts them with their weight. Panels of relative errors show the root of the mean squared "
-        "error over the root mean square of the responses. Histories of more than 250 epochs are averaged over equal "
-        "windows. The dotted line marks epoch 500 of trainings that are longer. First training seed."
+        "Navier-Stokes, it counts them with their weight. Panels of relative errors show the mean relative error of "
+        "the validation samples alone, because trainings record none for the training set. Where the axis of epochs "
+        "names a window, curves are means over that many epochs; elsewhere every epoch is shown. Where trainings "
+        "record the Jacobian error of the validation set, it is dotted and has the axis on the right. The dotted "
+        "vertical line marks epoch 500 of trainings that are longer. First training seed."
     ),
     "samples": (
         "The first test sample of a problem, which no training has seen. Top row: input, reference response, a "

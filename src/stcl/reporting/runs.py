@@ -20,7 +20,7 @@ class Run:
     errors: dict[str, Any]
 
     def history(self) -> list[dict[str, float]]:
-        """The history of the training, a row per epoch."""
+        """The history of the training, a row per epoch. What was not recorded in an epoch is not a number."""
         with (self.folder / "history.csv").open(newline="") as file:
             return [{name: float(value or "nan") for name, value in row.items()} for row in csv.DictReader(file)]
 

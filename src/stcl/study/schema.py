@@ -259,8 +259,13 @@ class Figures(Settings):
     colormap: str = Field("viridis", description="matplotlib colour map of fields", pattern=r"^[A-Za-z_]+$")
     relative: list[Name] = Field(
         default_factory=list,
-        description="problems whose panel of the figure `convergence` shows relative errors; a problem that is left "
-        "out shows mean squared errors",
+        description="problems whose panel of the figure `convergence` shows the mean relative error of the validation "
+        "set; a problem that is left out shows mean squared errors of training and validation set",
+    )
+    smooth: bool = Field(
+        True,
+        description="whether the figure `convergence` averages curves of more than 250 epochs over windows; `false` "
+        "shows every epoch",
     )
 
 
@@ -269,8 +274,8 @@ class Config(Settings):
 
     preset: str = Field(description="name of the folder below `results`", pattern=r"^[a-z][a-z0-9-]*$")
     reduced: bool = Field(
-        description="whether sizes or budgets are smaller than the paper's; if `true`, tables say so and show no "
-        "published numbers"
+        description="whether sizes or budgets are smaller than the paper's; if `true`, tables say so, and only "
+        "`claims` shows published numbers"
     )
     seeds: list[Annotated[int, Field(ge=0)]] = Field(
         description="training seeds; tables show the mean and standard deviation over them", min_length=1

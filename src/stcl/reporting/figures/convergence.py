@@ -11,81 +11,85 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from stcl import problems
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, plt
-from stcl.runtime import stores
 from stcl.study.names import METHOD_NAMES, problem_name
 
 MARKED_EPOCH = 500  # the dotted line is here, in trainings that go beyond it
 POINTS = 250  # longer histories are averaged over equal windows, because dashes would not show
+JACOBIAN: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9, "marker": ".", "markersize": 3}
+
+History = dict[str, np.ndarray]  # the columns of a history.csv; what was not recorded in an epoch is not a number
 
 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
-    """The figure has one panel per problem.
+    """The figure has one panel per problem. `inputs` are records of training with histories beside them.
 
-    `inputs` are records of training with histories beside them. For the problems of `spec["relative"]` they are also
-    the manifests of the train and validation splits.
+    The problems of `spec["relative"]` show relative errors, the others mean squared ones. Unless `spec["smooth"]`,
+    every epoch is shown.
     """
-    records = {path: json.loads(path.read_text()) for path in inputs}
-    scale = {
-        (record["spec"]["problem"], record["spec"]["split"]): (path, record["spec"])
-        for path, record in records.items()
-        if "split" in record["spec"]
-    }
-    panels: dict[str, list[Path]] = {}
-    for path, record in records.items():
-        if "method" in record["spec"]:
-            panels.setdefault(record["spec"]["problem"], []).append(path)
+    panels: dict[tuple[str, int], dict[str, History]] = {}
+    for path in inputs:
+        trained = json.loads(path.read_text())["spec"]
+        panel = panels.setdefault((trained["problem"], trained["n_train"]), {})
+        panel[trained["method"]] = _history(path.with_name("history.csv"))
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(0.6 + 3.4 * columns, 0.4 + 2.7 * lines), squeeze=False)
-    for ax, (problem, runs) in zip(axes.flat, panels.items(), strict=False):
-        n_train = records[runs[0]]["spec"]["n_train"]
+    for ax, ((problem, n_train), runs) in zip(axes.flat, panels.items(), strict=False):
+        epochs = max(len(history["epoch"]) for history in runs.values())
+        window = -(-epochs // POINTS) if spec["smooth"] else 1
         relative = problem in spec["relative"]
-        sizes = [
-            _mean_square(*scale[problem, split], count) if relative else None
-            for split, count in (("train", n_train), ("val", None))
-        ]
-        for run in sorted(runs, key=lambda run: list(METHOD_NAMES).index(records[run]["spec"]["method"])):
-            _curves(ax, run, COLOURS[records[run]["spec"]["method"]], *sizes)
-        quantity = "Relative error" if relative else "Mean squared error"
+        for method in (method for method in METHOD_NAMES if method in runs):
+            _curves(ax, runs[method], COLOURS[method], relative, window)
+        _jacobians(ax, runs)
+        if epochs > MARKED_EPOCH:
+            ax.axvline(MARKED_EPOCH, color="#555555", linestyle=":", linewidth=0.9, zorder=0)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        ax.set(title=f"{problem_name(problem)}, N = {n_train}", xlabel="Epoch", ylabel=quantity, yscale="log")
-    methods = [
-        m for m in METHOD_NAMES if any(records[run]["spec"]["method"] == m for runs in panels.values() for run in runs)
-    ]
+        ax.set(title=f"{problem_name(problem)}, N = {n_train}", yscale="log")
+        ax.set(xlabel="Epoch" if window == 1 else f"Epoch, means over {window}")
+        ax.set(ylabel="Relative error" if relative else "Mean squared error")
+    methods = [method for method in METHOD_NAMES if any(method in runs for runs in panels.values())]
     handles = [Line2D([], [], color=COLOURS[m], linewidth=1.4, label=METHOD_NAMES[m]) for m in methods]
-    handles.append(Line2D([], [], color="k", linewidth=1.0, linestyle="--", label="training"))
+    if any(problem not in spec["relative"] for problem, _ in panels):
+        handles.append(Line2D([], [], color="k", linewidth=1.0, linestyle="--", label="training"))
     handles.append(Line2D([], [], color="k", linewidth=1.4, label="validation"))
+    if any("val_jacobian" in history for runs in panels.values() for history in runs.values()):
+        handles.append(Line2D([], [], color="k", label="validation, Jacobian (right)", **JACOBIAN))
     _legend(figure, axes, len(panels), handles)
     return figure
 
 
-def _mean_square(manifest: Path, data: dict[str, Any], samples: int | None) -> float:
-    """The mean of u² over all values of the scored responses."""
-    layout = problems.load(data["problem"], **data["options"]).layout
-    u = stores.read(manifest, samples)["u"]
-    return float(np.square(layout.score(u), dtype=np.float64).mean())
+def _history(path: Path) -> History:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}
 
 
-def _curves(ax: Axes, run: Path, colour: str, train_scale: float | None, val_scale: float | None) -> None:
-    """Plots mean squared errors or, given the mean squares of the responses, the roots of the ratios to these."""
-    with run.with_name("history.csv").open(newline="") as file:
-        history = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-    window = -(-len(history) // POINTS)
-    epochs = _averaged([row["epoch"] for row in history], window)
-    for column, scale, style in (
-        ("data", train_scale, {"linestyle": "--", "linewidth": 1.0, "alpha": 0.8}),
-        ("val_mse", val_scale, {"linewidth": 1.4}),
-    ):
-        errors = _averaged([row[column] for row in history], window)
-        ax.plot(epochs, errors if scale is None else np.sqrt(errors / scale), color=colour, **style)
-    if len(history) > MARKED_EPOCH and not any(line.get_linestyle() == ":" for line in ax.lines):
-        ax.axvline(MARKED_EPOCH, color="#555555", linestyle=":", linewidth=0.9, zorder=0)
+def _curves(ax: Axes, history: History, colour: str, relative: bool, window: int) -> None:
+    """Plots training and validation. A history has no relative error of the training set, so none is drawn."""
+    epochs = _averaged(history["epoch"], window)
+    if not relative:
+        data = _averaged(history["data"], window)
+        ax.plot(epochs, data, color=colour, linestyle="--", linewidth=1.0, alpha=0.8)
+    errors = _averaged(history["val_relative" if relative else "val_mse"], window)
+    ax.plot(epochs, errors, color=colour, linewidth=1.4)
 
 
-def _averaged(values: list[float], window: int) -> np.ndarray:
+def _jacobians(ax: Axes, runs: dict[str, History]) -> None:
+    """Plots the Jacobian errors of the epochs that have one, on an axis to the right."""
+    recorded = {method: history for method, history in runs.items() if "val_jacobian" in history}
+    if not recorded:
+        return
+    right = ax.twinx()
+    for method, history in recorded.items():
+        known = np.isfinite(history["val_jacobian"])
+        right.plot(history["epoch"][known], history["val_jacobian"][known], color=COLOURS[method], **JACOBIAN)
+    right.spines["right"].set_visible(True)
+    right.set(ylabel="Jacobian error", yscale="log")
+
+
+def _averaged(values: np.ndarray, window: int) -> np.ndarray:
     """The means over consecutive windows. The last window may be shorter."""
     return np.array([np.mean(values[i : i + window]) for i in range(0, len(values), window)])
 

@@ -48,15 +48,13 @@ def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
 
 
 def _convergence(plan: Plan) -> FigurePlan:
-    """The plan of `convergence`. Panels of relative errors need the responses of their problem, to divide by."""
-    relative, cells = plan.config.figures.relative, plan.convergence_cells()
+    """The plan of `convergence`. Histories hold both kinds of errors, so it reads no data."""
+    figures, cells = plan.config.figures, plan.convergence_cells()
     return FigurePlan(
         "convergence",
-        {"dpi": plan.config.figures.dpi, "relative": relative},
+        {"dpi": figures.dpi, "relative": figures.relative, "smooth": figures.smooth},
         _runs(cells, "train.json"),
         beside=_runs(cells, "history.csv"),
-        stores=tuple(f"data/{problem}/{split}" for problem in relative for split in ("train", "val")),
-        problems=tuple(relative),
     )
 
 

@@ -69,14 +69,13 @@ def _errors(ax: Axes, rows: Rows, label: str) -> None:
 
 
 def _variance_share(ax: Axes, rows: Rows) -> None:
-    """Plots the share of the gradient's variance that comes from the derivative term. Only this part falls with q."""
-    rows = [row for row in rows if row["q"] != "0"]
+    """Plots the table's share of the variance that comes from the derivative term. Only this part falls with q."""
+    rows = [row for row in rows if row["q"] != "0" and row["quantity"] == "share"]
     place = _q_axis(ax, rows)
     for i, members in enumerate(_by_grid(rows).values()):
-        means = {(row["q"], row["quantity"]): float(row["mean"]) for row in members if row["mean"]}
-        counts = [q for q in place if (q, "weighted") in means]
-        share = [100 * means[q, "weighted"] / means[q, "total"] for q in counts]
-        ax.plot([place[q] for q in counts], share, "o-", color=SERIES[i % len(SERIES)], markersize=3.5, linewidth=1.2)
+        share = {place[row["q"]]: float(row["mean"]) for row in members if row["mean"]}
+        counts = sorted(share)
+        ax.plot(counts, [share[q] for q in counts], "o-", color=SERIES[i % len(SERIES)], markersize=3.5, linewidth=1.2)
     ax.set_ylabel("sTCL share of gradient variance, %")
     ax.set_ylim(0, 1.05 * ax.get_ylim()[1])
 

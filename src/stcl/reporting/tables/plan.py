@@ -18,6 +18,7 @@ class TablePlan:
     spec: dict[str, Any]
     cells: tuple[Cell, ...] = ()
     records: tuple[str, ...] = ()
+    published: bool = False  # whether a reduced study shows the paper's numbers, too
 
     @property
     def files(self) -> list[str]:
@@ -68,7 +69,26 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         records = tuple(f"conditioning/{name}.json" for name in names)
         forms = {name: _form(plan.config.problems[name].stcl.settled_form) for name in names}
         tables["conditioning"] = TablePlan("conditioning", {"forms": forms}, records=records)
+    tables["claims"] = _claims(plan)
     return tables
+
+
+def _claims(plan: Plan) -> TablePlan:
+    """The plan of `claims`. It reads what other tables read, and asks for no study of its own."""
+    studies = plan.config.studies
+    blocks, timings = list(plan.problem_blocks), list(plan.config.problems)
+    spec: dict[str, Any] = {"reduced": plan.config.reduced, "variants": {}}
+    if studies.minres_iterations and studies.minres_iterations.problem == "helmholtz":
+        blocks += plan.minres_blocks
+        timings.append("minres_iterations")
+        spec["variants"] |= _variants(plan.minres_blocks)
+    if studies.sketch_count and studies.sketch_count.problem == "diffusion":
+        blocks += plan.sketch_blocks
+        timings.append("sketch_runtime")
+        spec["variants"] |= _variants(plan.sketch_blocks)
+        spec |= {"first_epoch": studies.sketch_count.first_epoch, "runtime_grid": studies.sketch_count.runtime_grid}
+    records = tuple(f"timing/{group}.json" for group in timings)
+    return TablePlan("claims", spec, tuple(plan.final_cells(blocks)), records, published=True)
 
 
 def _forms(plan: Plan) -> TablePlan:

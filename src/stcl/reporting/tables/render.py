@@ -17,6 +17,7 @@ class Table:
     rows: list[dict[str, Any]]
     header: list[str]
     body: list[list[str]]
+    paragraphs: tuple[int, ...] = ()  # columns of sentences, which LaTeX has to break
 
     def write(self, out: Path, reduced: bool) -> None:
         """Writes the rows as CSV to `out`, and beside it what people read as Markdown, LaTeX and JSON."""
@@ -49,13 +50,14 @@ class Table:
         def line(cells: list[str]) -> str:
             return " & ".join(map(symbols, cells)) + r" \\"
 
+        columns = ["p{3cm}" if i in self.paragraphs else "r" if i else "l" for i in range(len(self.header))]
         return "\n".join(
             [
                 r"\begin{table}[t]",
                 r"\centering\small",
                 rf"\caption{{{symbols(self.caption)}}}",
                 rf"\label{{tab:{label}}}",
-                rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
+                rf"\begin{{tabular}}{{{''.join(columns)}}}",
                 r"\toprule",
                 line(self.header),
                 r"\midrule",

@@ -2,13 +2,13 @@
 
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from stcl.reporting.runs import Run, read_runs
 from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import MARKS, Estimate, estimate, percent
 from stcl.reporting.tables.render import Table
+from stcl.reporting.tables.variance_share import mean_variance, rule_for_q, variance_share
 
 CAPTIONS = {
     "sketch_resolution": "Test errors in percent against the sketch count q and the resolution, mean ± sample standard "
@@ -30,31 +30,53 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     def measured(runs: list[Run], quantity: str) -> Estimate:
         if table == "sketch_resolution":
             return percent(runs, quantity)
-        return estimate(runs, lambda run: _variance(run, quantity, spec["first_epoch"]))
+        return estimate(runs, lambda run: mean_variance(run, quantity, spec["first_epoch"]))
 
     entries = {}
     for block, grouped in groupby(read_runs(inputs), lambda run: run.cell.block):
         members = list(grouped)
         for quantity in QUANTITIES[table]:
             entries[variants[block]["grid"], variants[block]["q"], quantity] = measured(members, quantity)
+    theirs = published[table] if published else {}
 
     def text(grid: int, q: int, quantity: str) -> str:
         if q == 0 and quantity in ("raw", "weighted"):
             return "—"
-        theirs = published[table].get(grid, {}).get(q, {}).get(quantity) if published else None
-        return entries[grid, q, quantity].text(theirs)
+        return entries[grid, q, quantity].text(theirs.get(grid, {}).get(q, {}).get(quantity))
 
     rows = [{"grid": g, "q": q, "quantity": name} | entry.columns() for (g, q, name), entry in entries.items()]
     grids, counts = (sorted({variant[key] for variant in variants.values()}) for key in ("grid", "q"))
-    names = QUANTITIES[table]
-    header = ["q", *(f"{grid}², {name}" for grid in grids for name in names.values())]
-    body = [[str(q), *(text(grid, q, name) for grid in grids for name in names)] for q in counts]
+    shown = {(grid, q): [text(grid, q, name) for name in QUANTITIES[table]] for grid in grids for q in counts}
+    names = list(QUANTITIES[table].values())
     caption = CAPTIONS[table].format(**spec) + (f" {MARKS}" if published else "")
+    if table == "gradient_variance":
+        names.append("share")
+        means = {key: entry.mean for key, entry in entries.items()}
+        shares = _shares(means)
+        known = _shares(
+            {(g, q, n): v[0] for g, by_q in theirs.items() for q, by in by_q.items() for n, v in by.items()}
+        )
+        for grid, q in dict.fromkeys((grid, q) for grid, q, _ in entries):
+            share = shares.get((grid, q))
+            shown[grid, q].append(_share_text(share, known.get((grid, q))))
+            counted = entries[grid, q, "total"].columns() | {"mean": "" if share is None else share, "std": ""}
+            rows.append({"grid": grid, "q": q, "quantity": "share"} | counted)
+        caption += f" {rule_for_q(shares, list(known.values()))}"
+    header = ["q", *(f"{grid}², {name}" for grid in grids for name in names)]
+    body = [[str(q), *(text for grid in grids for text in shown[grid, q])] for q in counts]
     return Table(caption, rows, header, body)
 
 
-def _variance(run: Run, part: str, first_epoch: int) -> float:
-    return fmean(row[f"variance_{part}"] for row in run.history() if row["epoch"] >= first_epoch)
+def _shares(means: dict[tuple[int, int, str], float | None]) -> dict[tuple[int, int], float]:
+    """The share of each (grid, q) that has one. Data alone has no sTCL term."""
+    found = {(g, q): variance_share(means[g, q, "weighted"], means[g, q, "total"]) for g, q, _ in means if q > 0}
+    return {place: share for place, share in found.items() if share is not None}
+
+
+def _share_text(share: float | None, theirs: float | None) -> str:
+    if share is None:
+        return "—"
+    return f"{share:.1f}" + (f" [{theirs:.1f}]" if theirs is not None else "")
 
 
 if __name__ == "__main__":

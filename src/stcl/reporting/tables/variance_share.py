@@ -1,0 +1,44 @@
+"""This module holds the rule for q: how much of the gradient's variance comes from the weighted sTCL term.
+
+A larger q acts on this part alone, so the share says whether one is worth its time.
+"""
+
+from statistics import fmean
+
+from stcl.reporting.runs import Run
+
+SUBSTANTIAL = 25.0  # percent; the paper gives no number, and a quarter of the variance is an eighth of the noise
+
+
+def mean_variance(run: Run, part: str, first_epoch: int) -> float:
+    """The mean variance of a part of the gradient over the epochs from `first_epoch` on."""
+    return fmean(row[f"variance_{part}"] for row in run.history() if row["epoch"] >= first_epoch)
+
+
+def variance_share(weighted: float | None, total: float | None) -> float | None:
+    """The weighted variance in percent of the total. Both are means over seeds, as in the paper."""
+    return 100 * weighted / total if weighted is not None and total else None
+
+
+def rule_for_q(shares: dict[tuple[int, int], float], published: list[float]) -> str:
+    """What the shares of each (grid, q) say by the paper's rule. `published` are the paper's shares, if shown."""
+    words = (
+        "Share: the weighted variance in percent of the total one, both means over seeds. The paper's rule for q is to "
+        "start small, and to increase q only when this share is substantial or the validation error depends on q, "
+        "because a larger q acts on this part alone."
+    )
+    if not shares:
+        return f"{words} No share has been measured."
+    words += f" Measured for q of at least 1: {_range(list(shares.values()))} %"
+    words += f" (published: {_range(published)} %)." if published else "."
+    high = [f"{grid}² with q = {q}" for (grid, q), share in shares.items() if share >= SUBSTANTIAL]
+    if high:
+        words += f" A quarter or more is substantial here: the rule says to try a larger q for {', '.join(high)}."
+    else:
+        words += " This is less than a quarter everywhere, which is not substantial: the rule asks for no larger q."
+    return f"{words} The paper names no limit; the quarter is ours."
+
+
+def _range(values: list[float]) -> str:
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return low if low == high else f"{low} to {high}"
