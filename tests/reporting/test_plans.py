@@ -53,8 +53,8 @@ def test_words_say_what_an_ablation_switches_off():
     forms = table_plans(plan)["conditioning_ablation"].spec["forms"]
     assert {block: form["form"] for block, form in forms.items() if form["problem"] == "navier_stokes"} == {
         "navier_stokes": "preconditioned residual, leray oseen",
-        "navier_stokes-ablation-weights_alone": "preconditioned residual, leray oseen, no projection",
-        "navier_stokes-ablation-projection_alone": "preconditioned residual, leray oseen, no weights",
+        "navier_stokes-ablation-no_projection": "preconditioned residual, leray oseen, no projection",
+        "navier_stokes-ablation-no_weights": "preconditioned residual, leray oseen, no weights",
     }
     assert forms["diffusion-form-target"]["name"] == "solved target"
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogFormatterMathtext
 
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, log_scale, plt
@@ -30,7 +32,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
             shown = [r for r in rows if r["problem"] == problem and r["quantity"] == quantity and r["mean"]]
             _forms(ax, [row for row in shown if row["condition"]])
             _references(ax, [row for row in shown if row["method"] != "stcl"])
-            ax.set_ylim(0, 1.05 * max(ax.get_ylim()[1], *(float(row["mean"]) for row in shown), 0))
+            ax.set_ylim(0, 1.05 * ax.get_ylim()[1])
     for ax, (problem, n) in zip(axes[0], sizes.items(), strict=True):
         ax.set_title(f"{problem_name(problem)}, N = {n}")
     for ax in axes[-1]:
@@ -38,22 +40,18 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     for ax in axes.flat:
         ax.margins(x=0.12)
         log_scale(ax.xaxis)
+        ax.xaxis.set_major_formatter(LogFormatterMathtext())  # κ spans so many powers that plain numbers collide
         ax.grid(True, axis="y")
-    for ax in axes[0]:
-        ax.legend(fontsize=7)
-    handles = {
-        label: handle
-        for ax in axes[0]
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
-        if label in METHOD_NAMES.values()
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles) or 1)
+    methods = [m for m in METHOD_NAMES if m != "stcl" and any(row["method"] == m for row in rows)]
+    lines = [Line2D([], [], color=COLOURS[m], linestyle="--", label=METHOD_NAMES[m]) for m in methods]
+    figure.legend(handles=lines, loc="outside lower center", ncols=len(METHOD_NAMES))
     return figure
 
 
 def _forms(ax: Axes, rows: Rows) -> None:
     """Marks every form at its condition number, and names it."""
     ordered = sorted(rows, key=lambda row: float(row["condition"]))
+    marks = []
     for row, marker in zip(ordered, cycle(MARKERS), strict=False):
         ax.errorbar(
             float(row["condition"]),
@@ -68,13 +66,16 @@ def _forms(ax: Axes, rows: Rows) -> None:
             capsize=2,
             label=row["name"],
         )
+        marks.append(Line2D([], [], color=COLOURS["stcl"], marker=marker, linestyle="", label=row["name"]))
+    if rows:
+        ax.legend(handles=marks, fontsize=7)
 
 
 def _references(ax: Axes, rows: Rows) -> None:
     """Draws what has no condition number as a line across the panel."""
     for row in rows:
         method = row["method"]
-        ax.axhline(float(row["mean"]), color=COLOURS[method], linewidth=1.2, linestyle="--", label=METHOD_NAMES[method])
+        ax.axhline(float(row["mean"]), color=COLOURS[method], linewidth=1.2, linestyle="--")
 
 
 if __name__ == "__main__":
