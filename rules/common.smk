@@ -42,6 +42,7 @@ ENVIRONMENT = "../workflow/envs/stcl.yaml"
 wildcard_constraints:
     preset=PLAN.config.preset,
     problem="|".join(PROBLEMS),
+    block="|".join(PLAN.blocks),
     dataset="|".join(PLAN.datasets),
     split="train|val|test",
     decision="|".join(PLAN.decisions) or "none",

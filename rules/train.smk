@@ -92,13 +92,13 @@ rule timing:
 
 rule conditioning:
     output:
-        "results/{preset}/conditioning/{problem}.json",
+        "results/{preset}/conditioning/{block}.json",
     log:
-        "results/{preset}/logs/conditioning/{problem}.log",
+        "results/{preset}/logs/conditioning/{block}.log",
     conda:
         ENVIRONMENT
     params:
-        spec=lambda w: PLAN.conditioning_spec(w.problem).canonical(),
-        code=lambda w: code_id(*PLAN.conditioning_modules(w.problem)),
+        spec=lambda w: PLAN.conditioning_spec(w.block).canonical(),
+        code=lambda w: code_id(*PLAN.conditioning_modules(w.block)),
     shell:
         "python -m stcl.stages.conditioning --spec {params.spec:q} --code {params.code} --out {output} > {log} 2>&1"

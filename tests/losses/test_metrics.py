@@ -47,28 +47,36 @@ def test_sides_of_different_length():
     np.testing.assert_allclose(inverse.apply(columns).flatten(1), expected, atol=1e-13)
 
 
-def dense_leray_oseen(n: int, mu: float, speed: float, shift: float) -> np.ndarray:
+def dense_leray_oseen(
+    n: int, mu: float, speed: float, shift: float, project: bool = True, weigh: bool = True
+) -> np.ndarray:
     """Re Σ_k M(k) F(k)ᴴ P(k) F(k) / count over the half spectrum, wave by wave; unknowns (r1, r2) at rows x2, x1."""
     m, h = n - 2, 1 / (n - 1)
     node2, node1 = np.meshgrid(np.arange(m), np.arange(m), indexing="ij")
     waves = [(l2, l1) for l2 in range(-(m // 2), m - m // 2) for l1 in range(m // 2 + 1)]
     lengths = [2 * np.pi / (m * h) * np.hypot(*wave) for wave in waves]
     symbols = [np.sqrt((mu * k * k) ** 2 + (speed * k) ** 2) for k in lengths]
+    weights = [1 / (symbol + shift * max(symbols)) for symbol in symbols]
+    if not weigh:
+        weights = [sum(weights) / len(weights)] * len(waves)
     matrix = np.zeros((2, m * m, 2, m * m))
-    for (l2, l1), symbol in zip(waves, symbols, strict=True):
+    for (l2, l1), weight in zip(waves, weights, strict=True):
         wave = np.exp(-2j * np.pi * (l2 * node2 + l1 * node1) / m).ravel() / m
         k = np.array([l1, l2])
-        project = np.eye(2) - (np.outer(k, k) / (k @ k) if k.any() else 0)
-        weight = 1 / (symbol + shift * max(symbols)) / len(waves)
-        matrix += weight * np.einsum("ij,x,y->ixjy", project, wave.conj(), wave).real
+        kept = np.eye(2) - (np.outer(k, k) / (k @ k) if project and k.any() else 0)
+        matrix += weight / len(waves) * np.einsum("ij,x,y->ixjy", kept, wave.conj(), wave).real
     return matrix.reshape(2 * m * m, 2 * m * m)
 
 
+SWITCHES = [{}, {"project": False}, {"weigh": False}, {"project": False, "weigh": False}]
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
 @pytest.mark.parametrize("n", [8, 9])
-def test_leray_oseen_is_the_dense_matrix(n):
+def test_leray_oseen_is_the_dense_matrix(n, switches):
     problem = problems.load("navier_stokes", n=n)
-    metric = metrics.load(problem, settings.LerayOseen())
-    expected = dense_leray_oseen(n, mu=0.1, speed=3.0, shift=0.005)
+    metric = metrics.load(problem, settings.LerayOseen(**switches))
+    expected = dense_leray_oseen(n, mu=0.1, speed=3.0, shift=0.005, **switches)
     np.testing.assert_allclose(metric.matrix(torch.zeros(())), expected, atol=1e-15 + 1e-12 * np.abs(expected).max())
 
 
@@ -82,7 +90,7 @@ def blocks(problem, lead=(2, 3)) -> NavierStokesResidual:
     [
         ("diffusion", settings.InverseLaplacian()),
         ("helmholtz", settings.ShiftedLaplacian()),
-        ("navier_stokes", settings.LerayOseen()),
+        *(("navier_stokes", settings.LerayOseen(**switches)) for switches in SWITCHES),
     ],
 )
 def test_energy_is_the_inner_product_with_what_is_applied(name, chosen):
@@ -125,6 +133,49 @@ def test_a_gradient_costs_almost_nothing():
     energies = [metric.energy(NavierStokesResidual(r, zero, zero.flatten(2)), x) for r in (gradient, rotation)]
     assert energies[0] < 1e-25
     assert energies[1] > 1e-4
+    unprojected = metrics.load(problem, settings.LerayOseen(project=False))
+    whole = [unprojected.energy(NavierStokesResidual(r, zero, zero.flatten(2)), x) for r in (gradient, rotation)]
+    torch.testing.assert_close(whole[0], whole[1])  # both fields have the same wave numbers
+    torch.testing.assert_close(whole[1], energies[1])  # of a rotation there is nothing to take out
+
+
+def test_without_weights_the_energy_is_a_multiple_of_the_mean_square():
+    """The waves below have two conjugate coefficients in the half spectrum or one, so each has a factor of its own."""
+    problem = problems.load("navier_stokes", n=18)
+    metric = metrics.load(problem, settings.LerayOseen(weigh=False))
+    weights = metrics.load(problem, settings.LerayOseen())._tables.arrays[2]
+    x = torch.arange(16) * 2 * torch.pi / 16
+    zero = torch.zeros(1, 1, 16, 16)
+    for l1 in (1, 2, 5):
+        for l2 in (1, 3, 7):
+            wave = torch.cos(l1 * x + l2 * x[:, None])
+            rotation = torch.stack([l2 * wave, -l1 * wave])[None, None]
+            energy = metric.energy(NavierStokesResidual(rotation, zero, zero.flatten(2)), x)
+            # orthonormal coefficients have the sum of squares, and one of each pair is in the half spectrum
+            torch.testing.assert_close(energy[0, 0], weights.mean() * rotation.square().sum() / 2)
+
+
+def test_switches_that_are_on_change_no_bit():
+    """The published formula, term by term, in the type that networks are trained in."""
+    problem = problems.load("navier_stokes", n=16)
+    r = NavierStokesResidual(*(block.float() for block in blocks(problem)))
+    metric = metrics.load(problem, settings.LerayOseen())
+    m, h = 14, 1 / 15
+    k1, k2 = 2 * np.pi * np.fft.rfftfreq(m, h), 2 * np.pi * np.fft.fftfreq(m, h)[:, None]
+    square = k1**2 + k2**2
+    symbol = np.sqrt((problem.viscosity * square) ** 2 + 3.0**2 * square)
+    weight = 1 / (symbol + 0.005 * symbol.max()) / square.size
+    length = np.sqrt(np.where(square == 0, 1, square))
+    e1, e2, weight = (torch.as_tensor(t, dtype=torch.float32) for t in (k1 / length, k2 / length, weight))
+    first, second = torch.fft.rfft2(r[0], norm="ortho").unbind(-3)
+
+    def power(z):
+        return z.real.square() + z.imag.square()
+
+    expected = ((power(first) + power(second) - power(e1 * first + e2 * second)) * weight).sum((-2, -1))
+    expected = expected + 0.05 * r[1].square().mean((-2, -1))
+    expected = expected + (0 + 1.0 * r[2].square().flatten(2).mean(-1))
+    assert torch.equal(metric.energy(r, r[1]), expected)
 
 
 @pytest.mark.parametrize(

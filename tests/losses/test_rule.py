@@ -46,6 +46,21 @@ def test_the_control_is_allowed_everywhere(name):
     assert list(rule.refusals(settings.JacobianPenalty(), problems.load(name, **OPTIONS[name]).tangent_class)) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("diffusion", settings.Residual()),
+        ("helmholtz", settings.Residual()),
+        ("helmholtz", settings.PreconditionedResidual(metric=settings.ShiftedLaplacian())),
+        ("navier_stokes", settings.PreconditionedResidual(metric=settings.LerayOseen(project=False))),
+        ("navier_stokes", settings.PreconditionedResidual(metric=settings.LerayOseen(weigh=False))),
+    ],
+)
+def test_what_is_only_badly_conditioned_is_allowed(name, form):
+    """The ablation of conditioning trains such forms."""
+    assert list(rule.refusals(form, problems.load(name, **OPTIONS[name]).tangent_class)) == []
+
+
 def test_an_unknown_class_is_named():
     class Other:
         tangent_class = "hyperbolic"

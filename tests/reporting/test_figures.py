@@ -10,7 +10,16 @@ import torch
 from stcl import problems
 from stcl.operators.build import build_surrogate
 from stcl.operators.settings import Network
-from stcl.reporting.figures import convergence, graph, ledger, rulegraph, samples, sketch_tradeoff, spread
+from stcl.reporting.figures import (
+    conditioning_ablation,
+    convergence,
+    graph,
+    ledger,
+    rulegraph,
+    samples,
+    sketch_tradeoff,
+    spread,
+)
 from stcl.reporting.figures.style import COLOURS, plt, save
 from stcl.runtime import checkpoint, stores
 from stcl.stages import bank, data
@@ -210,6 +219,34 @@ def test_sketches_show_errors_variance_share_and_relative_time(tmp_path):
     assert list(alone.get_ydata()) == [8.0]
     assert list(share.lines[0].get_ydata()) == [10.0, 5.0]
     assert (list(time.lines[0].get_xdata()), list(time.lines[0].get_ydata())) == ([0, 1, 2], [1.0, 1.8, 2.6])
+
+
+def test_the_ablation_shows_errors_against_condition_numbers_between_lines_of_reference(tmp_path):
+    forms = [
+        ("diffusion", "fno", "", "", 8.0, 40.0),
+        ("diffusion", "stcl", "raw", 1e5, 6.0, 30.0),
+        ("diffusion", "stcl", "target", 1.0, 2.0, 10.0),
+        ("diffusion", "offline_di", "", "", 1.0, 5.0),
+        ("helmholtz", "stcl", "singular", "", 3.0, 9.0),
+        ("helmholtz", "stcl", "later", 7.0, "", ""),
+        ("helmholtz", "stcl", "kept", 50.0, 4.0, 8.0),
+    ]
+    shared = {"n_train": 8, "std": 0.5}
+    rows = [
+        dict(zip(("problem", "method", "name", "condition"), form, strict=False)) | shared | {"quantity": q, "mean": m}
+        for form in forms
+        for q, m in (("field_error", form[4]), ("jacobian_error", form[5]))
+    ]
+    figure = conditioning_ablation.draw({}, [table(tmp_path / "conditioning_ablation.csv", rows)])
+    field, other, jacobian, _ = figure.axes
+    marks = {c.get_label(): (c.lines[0].get_xdata()[0], c.lines[0].get_ydata()[0]) for c in field.containers}
+    assert marks == {"target": (1.0, 2.0), "raw": (1e5, 6.0)}
+    assert [c.lines[0].get_ydata()[0] for c in jacobian.containers] == [10.0, 30.0]
+    assert curve(field, COLOURS["fno"], "--").get_ydata()[0] == 8.0
+    assert curve(field, COLOURS["offline_di"], "--").get_ydata()[0] == 1.0
+    assert [c.get_label() for c in other.containers] == ["kept"]  # without κ or without error there is no place
+    assert (field.get_title(), field.get_xscale()) == ("Nonlinear diffusion, N = 8", "log")
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"FNO", "Offline DI"}
 
 
 def test_equal_figures_are_equal_files(tmp_path):

@@ -38,14 +38,34 @@ def test_a_table_reads_the_runs_it_shows_and_no_others(config):
         "diffusion/N16/stcl/lamselected/seed0",
         "diffusion-form-target/N16/stcl/lam1/seed0",
     ]
+    ablation = tables["conditioning_ablation"]
+    assert [c.path for c in ablation.cells] == [
+        "helmholtz/N8/fno/lam0/seed0",
+        "helmholtz/N8/offline_di/lam0.5/seed0",
+        "helmholtz-ablation-raw/N8/stcl/lam0.5/seed0",
+        "helmholtz/N8/stcl/lam0.5/seed0",
+    ]
+    assert ablation.records == ("conditioning/helmholtz-ablation-raw.json", "conditioning/helmholtz.json")
+
+
+def test_words_say_what_an_ablation_switches_off():
+    plan = Plan(parse(yaml.safe_load((CONFIG / "config.yaml").read_text())))
+    forms = table_plans(plan)["conditioning_ablation"].spec["forms"]
+    assert {block: form["form"] for block, form in forms.items() if form["problem"] == "navier_stokes"} == {
+        "navier_stokes": "preconditioned residual, leray oseen",
+        "navier_stokes-ablation-no_projection": "preconditioned residual, leray oseen, no projection",
+        "navier_stokes-ablation-no_weights": "preconditioned residual, leray oseen, no weights",
+    }
+    assert forms["diffusion-form-target"]["name"] == "solved target"
 
 
 def test_every_figure_has_a_name_and_a_caption(figures, config):
     samples = [f"samples/{problem}" for problem in PROBLEMS]
-    assert list(figures) == ["convergence", *samples, "spread", "ledger", "sketch_tradeoff"]
+    assert list(figures) == ["convergence", *samples, "spread", "ledger", "sketch_tradeoff", "conditioning_ablation"]
     assert {figure.module for figure in figures.values()} == set(captions.FIGURES)
     del config["studies"]["sketch_count"]
-    assert "sketch_tradeoff" not in figure_plans(Plan(parse(config)))
+    del config["studies"]["conditioning_ablation"]
+    assert not {"sketch_tradeoff", "conditioning_ablation"} & set(figure_plans(Plan(parse(config))))
 
 
 def test_samples_need_the_weights_of_the_first_seed_and_the_test_stores(figures):

@@ -8,6 +8,7 @@ import pytest
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import (
     conditioning,
+    conditioning_ablation,
     errors,
     forms,
     minres_iterations,
@@ -236,6 +237,53 @@ def test_conditioning_shows_medians_and_leaves_out_what_a_form_has_not(tmp_path)
     (tmp_path / "c.json").write_text(json.dumps(record))
     table = conditioning.build({"forms": {"diffusion": "residual"}}, [tmp_path / "c.json"], None)
     assert table.body == [["Nonlinear diffusion", "spd", "residual", "9", "0", "1", "2", "3", "4", "5", "6", "—"]]
+
+
+def test_the_ablation_goes_from_the_worst_conditioned_form_to_the_best(run, tmp_path):
+    def record(name, form, **medians):
+        names = ("condition_scored", "condition_raw", "condition_metric", "condition_metric_all", "target_error")
+        quantities = {key: {"median": medians[key]} if key in medians else None for key in names}
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"spec": {"form": form}, "quantities": quantities}))
+        return path
+
+    metric = {"name": "preconditioned_residual", "metric": {}}
+    forms = {
+        "helmholtz": {"name": "target", "form": "krylov target"},
+        "helmholtz-ablation-raw": {"name": "raw", "form": "residual"},
+        "helmholtz-ablation-shifted": {"name": "shifted", "form": "preconditioned residual"},
+        "helmholtz-ablation-blind": {"name": "blind", "form": "another"},
+        "helmholtz-ablation-later": {"name": "later", "form": "later"},
+    }
+    spec = {"forms": {key: form | {"problem": "helmholtz", "measured": key} for key, form in forms.items()}}
+    inputs = [
+        run("helmholtz/N8/fno/lam0/seed0", 0.2, 0.5, lam=None),
+        run("helmholtz/N8/offline_di/lam1/seed0", 0.01, 0.02),
+        run("helmholtz/N8/stcl/lam1/seed0", 0.02, 0.1),
+        run("helmholtz/N8/stcl/lam1/seed1", 0.04, 0.3),
+        run("helmholtz-ablation-shifted/N8/stcl/lam1/seed0", 0.05, 0.4),
+        run("helmholtz-ablation-blind/N8/stcl/lam1/seed0", 0.06, 0.4),
+        run("helmholtz-ablation-raw/N8/stcl/lam1/seed0", 0.09, 0.8),
+        run("helmholtz-ablation-later/N8/stcl/lam1/seed0"),
+        record("helmholtz", {"name": "krylov_target", "metric": {}}, condition_metric=400.0, target_error=0.004),
+        record("helmholtz-ablation-raw", {"name": "residual"}, condition_scored=9e4, condition_raw=9.5e4),
+        record("helmholtz-ablation-shifted", metric, condition_scored=9e4, condition_metric=400.0),
+        record("helmholtz-ablation-blind", metric, condition_metric=300.0, condition_metric_all=5e5),
+        tmp_path / "helmholtz-ablation-later.json",
+    ]
+    table = conditioning_ablation.build(spec, inputs, None)
+    assert [line[2:] for line in table.body] == [
+        ["FNO", "—", "—", "—", "—", "20.00", "50.00"],
+        ["sTCL, later", "—", "missing", "missing", "—", "missing", "missing"],
+        ["sTCL, residual", "1", "9e+04", "9.5e+04", "—", "9.00", "80.00"],
+        ["sTCL, preconditioned residual", "1", "4e+02", "singular", "—", "5.00", "40.00"],
+        ["sTCL, another", "1", "3e+02", "5e+05", "—", "6.00", "40.00"],
+        ["sTCL, krylov target", "1", "1", "1", "0.004", "3.00 ± 1.41", "20.00 ± 14.14"],
+        ["Offline DI", "1", "—", "—", "—", "1.00", "2.00"],
+    ]
+    assert {tuple(line[:2]) for line in table.body} == {("Helmholtz", "8")}
+    raw = next(row for row in written(table, tmp_path) if row["name"] == "raw" and row["quantity"] == "field_error")
+    assert (float(raw["condition"]), float(raw["mean"]), raw["target_error"]) == (9e4, 9.0, "")
 
 
 def test_every_training_has_a_row_and_errors_stay_fractions(two_seeds, run):

@@ -9,7 +9,7 @@ import torch
 from problems import tangent_equations
 
 from stcl import problems
-from stcl.losses import rule, settings
+from stcl.losses import metrics, rule, settings
 from stcl.stages import conditioning
 from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.tangent.operator import TangentOperator
@@ -49,6 +49,7 @@ def test_helmholtz_without_refraction_has_known_eigenvalues():
     ratio = {
         "condition_raw": values**2,
         "condition_metric": values**2 / (laplace + 7),
+        "condition_metric_all": values**2 / (laplace + 7),
         "condition_preconditioned": np.abs(values) / (laplace + 7),
     }
     for name, spread in ratio.items():
@@ -125,6 +126,24 @@ def test_diffusion_metric_against_dense_matrices():
     assert found["condition_metric"] == pytest.approx(np.linalg.cond(matrix.T @ metric @ matrix), rel=1e-6)
     assert found["condition_preconditioned"] is None
     assert found["condition_metric"] < found["condition_raw"] / 5
+
+
+@pytest.mark.parametrize("project", [True, False])
+def test_only_a_projected_flow_is_blind_to_pressure(project):
+    problem = problems.load("navier_stokes", n=8)
+    a, u = problem.states(1)
+    metric = settings.LerayOseen(project=project)
+    form = settings.PreconditionedResidual(metric=metric)
+    found = conditioning.quantities(TangentOperator(problem, u[0], a[0]), form, None)
+    matrix = own_matrix(problem, u[0].numpy(), a[0].numpy())
+    weights = np.eye(108) * metric.divergence / 36  # two velocities and one pressure on 6 x 6 nodes
+    weights[:72, :72] = metrics.load(problem, metric).matrix(a[0])
+    hessian = matrix.T @ weights @ matrix
+    assert found["condition_metric"] == pytest.approx(np.linalg.cond(hessian[:72, :72]), rel=1e-6)
+    if project:
+        assert found["condition_metric_all"] is None
+    else:
+        assert found["condition_metric_all"] == pytest.approx(np.linalg.cond(hessian), rel=1e-6)
 
 
 def test_stokes_is_symmetric_and_has_one_negative_eigenvalue_per_pressure():

@@ -88,6 +88,27 @@ def test_numbers_that_arrive_as_text_are_numbers(config):
             {"saddle": {"name": "preconditioned_residual", "metric": {"name": "leray_oseen"}}},
             "studies.forms.diffusion.forms.saddle: leray_oseen weighs the blocks of a saddle residual",
         ),
+        (
+            "studies.conditioning_ablation.burgers",
+            {"n_train": 8, "forms": {"raw": {"name": "residual"}}},
+            "ablation.burgers: studies.conditioning.options has no burgers; name a small grid there",
+        ),
+        (
+            "studies.conditioning_ablation.helmholtz.forms.twice",
+            {"name": "residual"},
+            "helmholtz.forms.twice: the same form as raw",
+        ),
+        (
+            "studies.conditioning_ablation.helmholtz.forms.penalty",
+            {"name": "jacobian_penalty"},
+            "helmholtz.forms.penalty: jacobian_penalty does not know the tangent operator",
+        ),
+        ("studies.conditioning_ablation.helmholtz.n_train", 16, "n_train: 16 is not among train_sizes .8. of helm"),
+        (
+            "studies.conditioning_ablation.heat",
+            {"n_train": 8, "forms": {"raw": {"name": "residual"}}},
+            "conditioning_ablation.heat: problem 'heat' is not among",
+        ),
         ("studies.long_runs.heat", {"n_train": 8, "epochs": 4}, "long_runs.heat: problem 'heat' is not among"),
         ("studies.long_runs.diffusion", {"n_train": 8, "epochs": 4}, "λ is known for N in .16., got 8"),
         ("studies.conditioning.options", {"heat": {}}, "studies.conditioning.options.heat: not among the problems"),

@@ -49,8 +49,8 @@ def test_fixed_lambdas_train_no_grid(config):
 
 def test_paths_are_distinct_and_stay_in_place(config):
     plan = Plan(parse(config))
-    # 15 reported, 2 + 4 tuning, 2 Krylov steps, 2 grids of 2 sketches, 1 other form, 3 long
-    assert len(plan.cells) == 15 + 6 + 2 + 4 + 1 + 3
+    # 15 reported, 2 + 4 tuning, 2 Krylov steps, 2 grids of 2 sketches, 1 other form, 1 badly conditioned, 3 long
+    assert len(plan.cells) == 15 + 6 + 2 + 4 + 1 + 1 + 3
     assert "diffusion/N16/stcl/lamselected/seed0" in plan.cells
     assert "diffusion-n12-q1/N16/stcl/lam1/seed0" in plan.cells
     assert not any(".." in path or path.startswith("/") for path in plan.cells)
@@ -102,6 +102,91 @@ def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
     varied = {key: target["settings"][key] for key in ("form", "weighting")}
     assert not target["training"].pop("gradient_variance")
     assert target == main | {"settings": main["settings"] | varied, "lam": 1.0}
+
+
+LAPLACE = {"name": "preconditioned_residual", "metric": {"name": "inverse_laplacian"}}
+
+
+def ablation(config, **study):
+    config["studies"]["conditioning_ablation"] = {"diffusion": {"n_train": 16} | study}
+    return Plan(parse(config))
+
+
+def test_a_form_of_the_ablation_differs_from_the_main_cell_in_the_form_alone(config):
+    plan = Plan(parse(config))
+    (raw,) = plan.final_cells(plan.ablation_blocks)
+    assert raw.path == "helmholtz-ablation-raw/N8/stcl/lam0.5/seed0"
+    spec, main = plan.train_spec(raw).json_dict(), plan.train_spec(reported(plan, "helmholtz")["stcl"]).json_dict()
+    assert spec["settings"].pop("form") == {"name": "residual", "detach_state": True}
+    assert main["settings"].pop("form")["name"] == "krylov_target"
+    assert spec == main
+    assert plan.blocks["helmholtz-ablation-raw"].dataset == "helmholtz"
+
+
+def test_the_ablation_follows_the_lambda_that_validation_chooses(config):
+    plan = ablation(config, forms={"raw": {"name": "residual"}, "own": LAPLACE})
+    assert {name: block.name for name, block in plan.ablation["diffusion"].items()} == {
+        "raw": "diffusion-ablation-raw",
+        "own": "diffusion",
+    }
+    (raw,) = plan.final_cells(plan.ablation_blocks)
+    assert raw.lam == SELECTED
+    assert plan.decision(raw) == "diffusion/N16/stcl"
+
+
+@pytest.mark.parametrize(
+    ("lam", "shown"),
+    [
+        (0.7, {"own": "diffusion", "target": "diffusion-ablation-target"}),
+        (1.0, {"own": "diffusion-ablation-own", "target": "diffusion-form-target"}),
+    ],
+)
+def test_a_form_is_trained_again_only_with_another_lambda(config, lam, shown):
+    """The problem's own form has λ = 0.7 here, the target of `forms` has λ = 1."""
+    config["problems"]["diffusion"]["methods"]["stcl"] |= {"lambda": 0.7, "lambda_grid": None}
+    target = config["studies"]["forms"]["diffusion"]
+    del target["weighting"]
+    plan = ablation(config, forms={"own": LAPLACE} | target["forms"], **{"lambda": lam})
+    assert {name: block.name for name, block in plan.ablation["diffusion"].items()} == shown
+    specs = [plan.train_spec(cell).canonical() for cell in plan.final_cells(plan.blocks.values())]
+    assert len(plan.ablation_blocks) == 1
+    assert len(set(specs)) == len(specs)
+    # whatever trains it, the problem's own form is measured once
+    assert plan.measured_block(plan.ablation["diffusion"]["own"]) == "diffusion"
+    assert plan.measured_block(plan.ablation["diffusion"]["target"]) == shown["target"]
+
+
+def test_a_form_with_other_settings_is_another_training(config):
+    """The target of `forms` has a floor of its own in this study."""
+    target = config["studies"]["forms"]["diffusion"]["forms"]
+    plan = ablation(config, forms=target, **{"lambda": 1.0})
+    assert plan.ablation["diffusion"]["target"].name == "diffusion-ablation-target"
+
+
+def test_every_form_of_the_ablation_is_measured_at_the_same_states(config):
+    plan = Plan(parse(config))
+    own, raw = (plan.conditioning_spec(name).json_dict() for name in ("helmholtz", "helmholtz-ablation-raw"))
+    assert (own.pop("form")["name"], raw.pop("form")["name"]) == ("krylov_target", "residual")
+    assert own == raw
+    assert plan.conditioning_modules("helmholtz-ablation-raw") == [
+        "stcl.stages.conditioning",
+        "stcl.problems.helmholtz",
+        "stcl.losses.forms.residual",
+    ]
+
+
+@pytest.mark.parametrize(("study", "trainings"), [("config.yaml", 10), ("paper.yaml", 18)])
+def test_the_ablation_has_three_problems_with_three_forms(study, trainings):
+    plan = Plan(parse(yaml.safe_load((CONFIG / study).read_text())))
+    assert {problem: len(forms) for problem, forms in plan.ablation.items()} == dict.fromkeys(
+        ("helmholtz", "diffusion", "navier_stokes"), 3
+    )
+    assert len(plan.final_cells(plan.ablation_blocks)) == trainings
+    for problem, forms in plan.ablation.items():
+        n = plan.config.studies.conditioning_ablation[problem].n_train
+        lams = {c.lam for c in plan.final_cells(forms.values()) if c.method == "stcl" and c.n_train == n}
+        assert len(lams) == 1
+        assert problem in {block.name for block in forms.values()}
 
 
 def test_timing_leaves_the_gradient_variance_out(config):

@@ -29,6 +29,7 @@ def test_every_spec_survives_the_command_line(plan):
     specs += [plan.timing_spec(problem) for problem in plan.config.problems]
     if plan.config.studies.conditioning:
         specs += [plan.conditioning_spec(problem) for problem in plan.config.studies.conditioning.options]
+    specs += [plan.conditioning_spec(block.name) for block in plan.ablation_blocks]
     for spec in specs:
         assert type(spec).parse(spec.canonical()) == spec
         assert type(spec).model_validate(spec.json_dict()) == spec

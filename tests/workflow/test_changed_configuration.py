@@ -45,7 +45,7 @@ def test_a_built_copy_plans_nothing(built):
         (
             "seeds",
             [0, 1],
-            {"train": 22, "evaluate": 15 + 2 + 4 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1 + 1, "figure": 3},
+            {"train": 23, "evaluate": 15 + 2 + 4 + 1 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1 + 1 + 1, "figure": 4},
         ),
         (
             "studies.minres_iterations.steps",
@@ -64,9 +64,14 @@ def test_a_built_copy_plans_nothing(built):
             {"train": 1, "evaluate": 1, "by_problem": 1, "table": 1},
         ),
         ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "figure": 1}),
-        ("studies.conditioning.samples", 2, {"conditioning": 2, "table": 1}),
+        (
+            "studies.conditioning_ablation.helmholtz.forms.raw.detach_state",
+            False,
+            {"train": 1, "evaluate": 1, "conditioning": 1, "by_problem": 1, "table": 1, "figure": 1},
+        ),
+        ("studies.conditioning.samples", 2, {"conditioning": 3, "table": 2, "figure": 1}),
         ("timing.epochs", 2, {"timing": 7, "table": 4, "figure": 2}),
-        ("figures", {"dpi": 99}, {"figure": 9}),
+        ("figures", {"dpi": 99}, {"figure": 10}),
         ("figures", {"colormap": "magma"}, {"figure": 5}),
         ("figures", {"smooth": False}, {"figure": 1}),
     ],

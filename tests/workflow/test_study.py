@@ -51,6 +51,7 @@ def test_every_table_is_complete(results):
         "forms": (3 + 1) * 2,
         "conditioning": 2,
         "claims": 32,
+        "conditioning_ablation": (2 + 2) * 2,
     }
     assert {path.stem for path in (results / "tables").glob("*.csv")} == set(lengths)
     for name, length in lengths.items():
@@ -108,7 +109,7 @@ def test_a_run_names_what_it_was_made_from(results):
 
 
 def test_figures_are_drawn(results):
-    figures = ("convergence", "spread", "ledger", "sketch_tradeoff")
+    figures = ("convergence", "spread", "ledger", "sketch_tradeoff", "conditioning_ablation")
     for name in (*figures, *(f"samples/{problem}" for problem, _ in REPORTED)):
         assert (results / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")

@@ -83,6 +83,14 @@ class LerayOseen(Settings):
     shift: PositiveFloat = Field(0.005, description="share τ of the largest symbol that is added to every symbol")
     divergence: PositiveFloat = Field(0.05, description="weight of the mean squared divergence")
     boundary: PositiveFloat = Field(1.0, description="weight of the mean squared boundary values")
+    project: bool = Field(
+        True, description="whether the gradient part of the momentum is taken out; `false` is for ablations"
+    )
+    weigh: bool = Field(
+        True,
+        description="whether each mode has the weight of its own symbol; `false`, for ablations, gives all modes the "
+        "mean of the weights, which keeps the size of the loss",
+    )
 
 
 EllipticMetricSettings = Annotated[InverseLaplacian | ShiftedLaplacian | FittedLaplacian, Field(discriminator="name")]

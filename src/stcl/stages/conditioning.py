@@ -37,6 +37,7 @@ def conditioning_record(spec: ConditioningSpec) -> dict[str, Any]:
     condition_scored          the same in the scored responses, with the others held. A Leray-projected metric is blind
                               to pressure by design, so its condition number is to be compared with this one.
     condition_metric          κ(AᵀMA) in the scored responses with the form's metric M; null for a form without one
+    condition_metric_all      the same in all responses, which a loss that is not blind to pressure trains together
     condition_preconditioned  max|λ| / min|λ| of MA, which a Krylov target's solver sees; null for other forms
     target_error              ‖ŵ − w‖ / ‖w‖ of a Krylov target ŵ after its m steps, the median of a few directions
 
@@ -69,6 +70,7 @@ def quantities(operator: TangentOperator, form: FormSettings, v: Tensor) -> dict
         "condition_raw": _known(condition_number(operator, torch.ones_like(scored))),
         "condition_scored": _known(condition_number(operator, scored)),
         "condition_metric": None,
+        "condition_metric_all": None,
         "condition_preconditioned": None,
         "target_error": None,
     }
@@ -76,6 +78,7 @@ def quantities(operator: TangentOperator, form: FormSettings, v: Tensor) -> dict
         return found
     metric = metrics.load(problem, form.metric)
     found["condition_metric"] = _known(condition_number(operator, scored, metric))
+    found["condition_metric_all"] = _known(condition_number(operator, torch.ones_like(scored), metric))
     if isinstance(form, KrylovTarget):
         root = metric_root(operator, metric)
         eigenvalues = torch.linalg.eigvals(root @ matrix @ root).abs()

@@ -5,7 +5,18 @@ from typing import Any
 
 from stcl import problems
 from stcl.losses import rule
-from stcl.study.schema import Config, Forms, LongRun, Methods, MinresIterations, ProblemSettings, SketchCount, Tuned
+from stcl.losses.settings import JacobianPenalty
+from stcl.study.schema import (
+    ConditioningAblation,
+    Config,
+    Forms,
+    LongRun,
+    Methods,
+    MinresIterations,
+    ProblemSettings,
+    SketchCount,
+    Tuned,
+)
 
 
 def check(config: Config) -> Iterator[str]:
@@ -87,22 +98,25 @@ def _check_lambda(where: str, chosen: Tuned, train_sizes: list[int], selection: 
 def _check_studies(config: Config) -> Iterator[str]:
     """Every finding about the studies, which must refer to problems of the same file."""
     studies = config.studies
-    named: dict[str, MinresIterations | SketchCount | Forms | LongRun | None] = {
+    named: dict[str, MinresIterations | SketchCount | Forms | ConditioningAblation | LongRun | None] = {
         "studies.minres_iterations": studies.minres_iterations,
         "studies.sketch_count": studies.sketch_count,
     }
     named |= {f"studies.forms.{name}": forms for name, forms in studies.forms.items()}
+    named |= {f"studies.conditioning_ablation.{name}": study for name, study in studies.conditioning_ablation.items()}
     named |= {f"studies.long_runs.{name}": run for name, run in studies.long_runs.items()}
     for where, study in named.items():
         if study is None:
             continue
-        name = where.rsplit(".", 1)[1] if isinstance(study, Forms | LongRun) else study.problem
+        name = study.problem if isinstance(study, MinresIterations | SketchCount) else where.rsplit(".", 1)[1]
         if name not in config.problems:
             yield f"{where}: problem {name!r} is not among {', '.join(config.problems)}; add it or leave the study out"
         elif isinstance(study, LongRun):
             yield from _check_long_run(where, study, config.problems[name], config.selection)
-        elif isinstance(study, Forms):
+        elif isinstance(study, Forms | ConditioningAblation):
             yield from _check_forms(where, study, name, config.problems[name])
+            if isinstance(study, ConditioningAblation):
+                yield from _check_conditions(where, study, name, config)
         else:
             yield from _check_ablation(where, study, name, config.problems[name])
     for name in studies.conditioning.options if studies.conditioning else ():
@@ -144,7 +158,9 @@ def _check_ablation(where: str, study: Any, name: str, settings: ProblemSettings
             yield from _check_modes(f"{where}.grids", settings.network.modes, problem.layout.grid)
 
 
-def _check_forms(where: str, study: Forms, name: str, settings: ProblemSettings) -> Iterator[str]:
+def _check_forms(
+    where: str, study: Forms | ConditioningAblation, name: str, settings: ProblemSettings
+) -> Iterator[str]:
     if study.n_train not in settings.train_sizes:
         yield f"{where}.n_train: {study.n_train} is not among train_sizes {settings.train_sizes} of {name}"
     if settings.methods.stcl is None:
@@ -155,6 +171,21 @@ def _check_forms(where: str, study: Forms, name: str, settings: ProblemSettings)
         return  # _check_problem says why
     for label, form in study.forms.items():
         yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem.tangent_class))
+
+
+def _check_conditions(where: str, study: ConditioningAblation, name: str, config: Config) -> Iterator[str]:
+    """What every form needs to have a condition number, and a row of its own."""
+    measured = config.studies.conditioning
+    if measured is None or name not in measured.options:
+        yield f"{where}: studies.conditioning.options has no {name}; name a small grid there for the condition numbers"
+    labels = list(study.forms)
+    for i, label in enumerate(labels):
+        form = study.forms[label]
+        if isinstance(form, JacobianPenalty):
+            yield f"{where}.forms.{label}: {form.name} does not know the tangent operator; compare it in studies.forms"
+        same = next((other for other in labels[:i] if study.forms[other] == form), None)
+        if same is not None:
+            yield f"{where}.forms.{label}: the same form as {same}; leave one of them out"
 
 
 def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selection: str) -> Iterator[str]:

@@ -44,7 +44,8 @@ class Plan:
     @cached_property
     def blocks(self) -> dict[str, Block]:
         """Every block under its name, the problems first."""
-        studies = [*self.minres_blocks, *self.sketch_blocks, *self.form_blocks, *self.long_blocks.values()]
+        studies = [*self.minres_blocks, *self.sketch_blocks, *self.form_blocks, *self.ablation_blocks]
+        studies += self.long_blocks.values()
         return {block.name: block for block in [*self.problem_blocks, *studies]}
 
     @property
@@ -132,6 +133,42 @@ class Plan:
                 for name, form in sorted(study.forms.items())
             ]
         return blocks
+
+    @property
+    def ablation_blocks(self) -> list[Block]:
+        """The blocks that the ablation of conditioning adds to those that are trained anyway."""
+        known = {block.name for block in self._trained_anyway}
+        return [block for shown in self.ablation.values() for block in shown.values() if block.name not in known]
+
+    @cached_property
+    def ablation(self) -> dict[str, dict[str, Block]]:
+        """For each problem of the ablation of conditioning, the block that trains each of its forms."""
+        found: dict[str, dict[str, Block]] = {}
+        for problem, settings in self.config.problems.items():
+            study = self.config.studies.conditioning_ablation.get(problem)
+            if study is None:
+                continue
+            found[problem] = {}
+            for name, form in sorted(study.forms.items()):
+                stcl = _derived(settings.stcl, form=form)
+                if study.lam is not None:
+                    stcl = _derived(stcl, lam=study.lam, lambda_grid=None)
+                block = Block(
+                    f"{problem}-ablation-{name}",
+                    problem,
+                    problem,
+                    _derived(settings, train_sizes=[study.n_train], methods=Methods(stcl=stcl)),
+                    tuple(self.config.seeds),
+                    selected=self.config.selection == "validation",
+                )
+                same = (known for known in self._trained_anyway if _trains(known, block))
+                found[problem][name] = next(same, block)
+        return found
+
+    @property
+    def _trained_anyway(self) -> list[Block]:
+        """The blocks whose cells the ablation of conditioning can show. They have data and budget of their problem."""
+        return [*self.problem_blocks, *self.minres_blocks, *self.form_blocks]
 
     @property
     def long_blocks(self) -> dict[str, Block]:
@@ -267,7 +304,7 @@ class Plan:
             seed=cell.seed,
             network=settings.network,
             training=settings.training,
-            settings=method.model_dump(mode="json", exclude={"lam", "lambda_grid"}),
+            settings=_untuned(method),
             basis=settings.basis if cell.method == "stcl" else None,
         )
 
@@ -296,14 +333,20 @@ class Plan:
             specs[timed.path] = _derived(spec, training=plain)
         return TimingSpec(cells=specs, epochs=self.config.timing.epochs)
 
-    def conditioning_spec(self, problem: str) -> ConditioningSpec:
+    def measured_block(self, block: Block) -> str:
+        """The block whose conditioning is measured for this one: the problem's, if this one has the problem's form."""
+        own = self.config.problems[block.problem].stcl.settled_form
+        return block.problem if block.settings.stcl.settled_form == own else block.name
+
+    def conditioning_spec(self, name: str) -> ConditioningSpec:
         study = self.config.studies.conditioning
         if study is None:
             raise ValueError("this study has no `studies.conditioning`; add it to the configuration")
+        block = self.blocks[name]
         return ConditioningSpec(
-            problem=problem,
-            options=study.options[problem],
-            form=self.config.problems[problem].stcl.settled_form,
+            problem=block.problem,
+            options=study.options[block.problem],
+            form=block.settings.stcl.settled_form,
             samples=study.samples,
             seed=0,
         )
@@ -327,8 +370,9 @@ class Plan:
     def timing_modules(self, group: str) -> list[str]:
         return ["stcl.stages.timing", *(m for cell in self.timing_cells(group) for m in self._cell_modules(cell))]
 
-    def conditioning_modules(self, problem: str) -> list[str]:
-        return ["stcl.stages.conditioning", _problem_module(problem), *_form_modules(self.config.problems[problem])]
+    def conditioning_modules(self, name: str) -> list[str]:
+        block = self.blocks[name]
+        return ["stcl.stages.conditioning", _problem_module(block.problem), *_form_modules(block.settings)]
 
     def _cell_modules(self, cell: Cell) -> Iterator[str]:
         block = self.blocks[cell.block]
@@ -338,6 +382,15 @@ class Plan:
             yield "stcl.stages.errors"
         if cell.method == "stcl":
             yield from _form_modules(block.settings)
+
+
+def _trains(known: Block, block: Block) -> bool:
+    """Whether a block of the same problem has the one sTCL cell of the other for every seed."""
+    (n,), ours, theirs = block.settings.train_sizes, block.settings.stcl, known.settings.methods.stcl
+    if known.problem != block.problem or theirs is None or n not in known.settings.train_sizes:
+        return False
+    same = _untuned(theirs) == _untuned(ours) and _lambda(known, theirs, n) == _lambda(block, ours, n)
+    return same and set(block.seeds) <= set(known.seeds)
 
 
 def shown_size(settings: ProblemSettings) -> int:
@@ -363,6 +416,11 @@ def _problem(block: Block) -> dict[str, Any]:
 
 def _derived(settings: Any, **changes: Any) -> Any:
     return settings.model_copy(update=changes)
+
+
+def _untuned(method: Any) -> dict[str, Any]:
+    """The settings of a method without those of λ."""
+    return method.model_dump(mode="json", exclude={"lam", "lambda_grid"})
 
 
 def _lambda(block: Block, chosen: Any, n_train: int) -> float | str | None:

@@ -199,6 +199,27 @@ class Forms(Settings):
     )
 
 
+class ConditioningAblation(Settings):
+    """Forms of the sTCL loss of a problem that differ in conditioning, each with the condition number of its Hessian.
+
+    They have the data, network, budget and sTCL settings of the main tables and differ in the form alone. A form that
+    the study trains elsewhere with the same N and λ, such as the problem's own, is not trained again.
+    """
+
+    n_train: Positive = Field(description="the training size N, which must be among the problem's `train_sizes`")
+    lam: PositiveFloat | None = Field(
+        None,
+        alias="lambda",
+        description="the λ that every form is trained with; if left out, it is that of the problem's method stcl at "
+        "this N, whether given or chosen by validation",
+    )
+    forms: dict[Name, FormSettings] = Field(
+        description="the forms to compare, each under a name that you choose, that the figure shows and that becomes "
+        "part of paths; name the problem's own form, too, if it is to be compared",
+        min_length=1,
+    )
+
+
 class LongRun(Settings):
     """A training that is longer than the budget. It shows whether the curves have settled."""
 
@@ -231,6 +252,11 @@ class Studies(Settings):
     forms: dict[Name, Forms] = Field(
         default_factory=dict,
         description="makes the table `forms` for the problems that are named here; there is none if this is left out",
+    )
+    conditioning_ablation: dict[Name, ConditioningAblation] = Field(
+        default_factory=dict,
+        description="makes the table and the figure `conditioning_ablation` for the problems that are named here; "
+        "their condition numbers are measured with their `conditioning.options`; there are none if this is left out",
     )
     long_runs: dict[Name, LongRun] = Field(
         default_factory=dict,

@@ -21,6 +21,9 @@ class LerayOseen:
     runs over the half spectrum of a real transform, in which the columns k₁ = 0 and Nyquist weigh twice, and k is the
     continuous wave number, 2π times the frequency on nodes h apart. Velocities are named after the axes: the first one
     points along x1, which may be either axis of the arrays. All blocks after the divergence count as boundary.
+
+    Ablations switch one part off. Without `project`, P = I. Without `weigh`, M_O is the mean of all M_O(k), so that a
+    residual with equal power in all modes keeps its energy and the three terms stay comparable.
     """
 
     def __init__(self, equation: DiscreteEquation, settings: settings.LerayOseen) -> None:
@@ -36,6 +39,8 @@ class LerayOseen:
         square = k1**2 + k2**2
         symbol = np.sqrt((viscosity * square) ** 2 + settings.speed**2 * square)
         weight = 1 / (symbol + settings.shift * symbol.max()) / square.size
+        if not settings.weigh:
+            weight = np.full_like(weight, weight.mean())
         length = np.sqrt(np.where(square == 0, 1, square))  # k = 0 has nothing to project out
         # The half spectrum holds one of each conjugate pair, except in its self-conjugate columns.
         share = np.full(k1.size, 0.5)
@@ -43,7 +48,7 @@ class LerayOseen:
         if m1 % 2 == 0:
             share[-1] = 1.0
         self.settings, self.shape = settings, (m2, m1)
-        along = (k1 / length, k2 / length)
+        along = (k1 / length, k2 / length) if settings.project else (np.zeros_like(square),) * 2
         self._tables = Tables(*(along if layout.axes == ("x2", "x1") else along[::-1]), weight, weight * share)
 
     def energy(self, r: Any, a: Tensor) -> Tensor:

@@ -44,6 +44,9 @@ def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
     study = plan.config.studies.sketch_count
     if study is not None:
         figures["sketch_tradeoff"] = _sketch_tradeoff(plan, study)
+    if plan.config.studies.conditioning_ablation:
+        tables = ("tables/conditioning_ablation.csv",)
+        figures["conditioning_ablation"] = FigurePlan("conditioning_ablation", {"dpi": plan.config.figures.dpi}, tables)
     return figures
 
 

@@ -64,6 +64,8 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
     if studies.forms:
         tables["forms"] = _forms(plan)
+    if studies.conditioning_ablation:
+        tables["conditioning_ablation"] = _conditioning_ablation(plan)
     if studies.conditioning:
         names = [name for name in plan.config.problems if name in studies.conditioning.options]
         records = tuple(f"conditioning/{name}.json" for name in names)
@@ -106,6 +108,21 @@ def _forms(plan: Plan) -> TablePlan:
     return TablePlan("forms", {"variants": variants}, tuple(cells))
 
 
+def _conditioning_ablation(plan: Plan) -> TablePlan:
+    """The plan of `conditioning_ablation`. Each form has its cells and its measurement, the references only cells."""
+    forms: dict[str, dict[str, str]] = {}
+    cells: list[Cell] = []
+    for problem, shown in plan.ablation.items():
+        n = plan.config.studies.conditioning_ablation[problem].n_train
+        cells += [c for c in plan.final_cells([plan.blocks[problem]]) if c.method != "stcl" and c.n_train == n]
+        for name, block in shown.items():
+            cells += [c for c in plan.final_cells([block]) if c.method == "stcl" and c.n_train == n]
+            words = {"name": name.replace("_", " "), "form": _form(block.settings.stcl.settled_form)}
+            forms[block.name] = words | {"problem": problem, "measured": plan.measured_block(block)}
+    records = dict.fromkeys(f"conditioning/{form['measured']}.json" for form in forms.values())
+    return TablePlan("conditioning_ablation", {"forms": forms}, tuple(cells), tuple(records))
+
+
 def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:
     return {block.name: dict(block.variant) for block in blocks}
 
@@ -124,6 +141,12 @@ def _settings(plan: Plan) -> dict[str, Any]:
     return found
 
 
+def _switches(metric: Any) -> dict[str, bool]:
+    """The parts of a metric that an ablation can switch off."""
+    parts = {"projection": "project", "weights": "weigh"}
+    return {part: getattr(metric, key, True) for part, key in parts.items()}
+
+
 def _form(form: Any) -> str:
     """The form, its solver steps and its metric in a few words."""
     words = [form.name.replace("_", " ")]
@@ -131,4 +154,5 @@ def _form(form: Any) -> str:
         words.append(f"{form.steps} steps")
     if getattr(form, "metric", None) is not None:
         words.append(form.metric.name.replace("_", " "))
+        words += [f"no {switch}" for switch, on in _switches(form.metric).items() if not on]
     return ", ".join(words)
