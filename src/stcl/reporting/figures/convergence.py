@@ -15,6 +15,7 @@ from stcl import problems
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, plt
 from stcl.runtime import stores
+from stcl.study.cells import Cell
 from stcl.study.names import METHOD_NAMES, problem_name
 
 MARKED_EPOCH = 500  # the dotted line is here, in trainings that go beyond it
@@ -25,18 +26,20 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """The figure has one panel per problem.
 
     `inputs` are records of training with histories beside them. For the problems of `spec["relative"]` they are also
-    the manifests of the train and validation splits.
+    the manifests of the train and validation splits. Folders say which problem it is, because variants have the same
+    problem in their specs.
     """
     records = {path: json.loads(path.read_text()) for path in inputs}
     scale = {
-        (record["spec"]["problem"], record["spec"]["split"]): (path, record["spec"])
+        (path.parent.name, record["spec"]["split"]): (path, record["spec"])
         for path, record in records.items()
         if "split" in record["spec"]
     }
     panels: dict[str, list[Path]] = {}
     for path, record in records.items():
         if "method" in record["spec"]:
-            panels.setdefault(record["spec"]["problem"], []).append(path)
+            block = Cell.parse("/".join(path.parts[-6:-1])).block
+            panels.setdefault(block.removesuffix("-long"), []).append(path)
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(0.6 + 3.4 * columns, 0.4 + 2.7 * lines), squeeze=False)

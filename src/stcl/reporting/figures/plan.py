@@ -56,7 +56,7 @@ def _convergence(plan: Plan) -> FigurePlan:
         _runs(cells, "train.json"),
         beside=_runs(cells, "history.csv"),
         stores=tuple(f"data/{problem}/{split}" for problem in relative for split in ("train", "val")),
-        problems=tuple(relative),
+        problems=tuple(dict.fromkeys(map(plan.config.loaded, relative))),
     )
 
 
@@ -69,7 +69,7 @@ def _samples(plan: Plan, problem: str) -> FigurePlan:
         _runs(cells, "train.json"),
         beside=_runs(cells, "weights.pt"),
         stores=(f"data/{problem}/test", f"banks/{problem}/test"),
-        problems=(problem,),
+        problems=(plan.config.loaded(problem),),
     )
 
 
