@@ -75,6 +75,22 @@ def test_a_change_of_the_configuration(built, path, value, expected):
     assert built.planned(config=changed(built.config, path, value)) == expected | {"report": 1}
 
 
+def test_more_seeds_of_a_choice_are_inputs_of_its_decision_alone(built):
+    """The other seed is trained for both λ."""
+    config = changed(built.config, "problems.diffusion.tune_seeds", [0, 1])
+    assert built.planned("results/tiny/select/diffusion/N16/stcl.json", config=config) == {"train": 2, "select": 1}
+    assert built.planned("results/tiny/select/burgers.json", config=config) == {}
+
+
+def test_a_variant_reruns_no_dataset_and_no_training_of_what_is_there(built):
+    config = changed(built.config, "problems.burgers_published", built.config["problems"]["burgers"])
+    config = changed(config, "problems.burgers_published.problem", "burgers")
+    config = changed(config, "problems.burgers_published.options.scheme", "three_sweep")
+    added = {"dataset": 3, "bank": 2, "train": 3 + 4, "evaluate": 3, "select": 1, "timing": 1, "by_problem": 1}
+    # the tables of all problems, convergence, spread, ledger, and the samples of the variant
+    assert built.planned(config=config) == added | {"table": 4, "figure": 4, "report": 1}
+
+
 def test_reordered_yaml_reruns_nothing(built):
     def reordered(node):
         return {k: reordered(node[k]) for k in reversed(node)} if isinstance(node, dict) else node
