@@ -117,7 +117,7 @@ def run_files(cells, *names):
 def problem_cells(problem):
     """Every evaluated cell of a problem, those of its ablations included."""
     long = PLAN.long_blocks.values()
-    return PLAN.final_cells(b for b in PLAN.blocks.values() if b.problem == problem and b not in long)
+    return PLAN.final_cells(b for b in PLAN.blocks.values() if b.key == problem and b not in long)
 
 
 def published_numbers(name):

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
-TARGETS = ("all", "burgers")  # rules that only collect
+TARGETS = ("all", "burgers", "burgers_published")  # rules that only collect
 PARTS = ("Snakefile", "rules", "workflow", "profiles", "config", "src")
 
 

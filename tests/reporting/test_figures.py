@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,10 +36,10 @@ def _close():
 
 @pytest.fixture
 def run(tmp_path):
-    def write(problem, method, seed=0, history=(), field=(), jacobian=()):
-        folder = tmp_path / f"results/p/runs/{problem}/N8/{method}/lam1/seed{seed}"
+    def write(block, method, seed=0, history=(), field=(), jacobian=(), problem=None):
+        folder = tmp_path / f"results/p/runs/{block}/N8/{method}/lam1/seed{seed}"
         folder.mkdir(parents=True)
-        spec = {"problem": problem, "n_train": 8, "method": method}
+        spec = {"problem": problem or block, "n_train": 8, "method": method}
         (folder / "train.json").write_text(json.dumps({"spec": spec}))
         (folder / "errors.json").write_text("{}")
         np.savez(folder / "errors.npz", field=np.array(field), jacobian=np.array(jacobian))
@@ -71,6 +72,15 @@ def test_training_is_dashed_and_validation_solid(run):
     assert list(curve(ax, COLOURS["fno"], "--").get_ydata()) == [4.0, 2.0]
     assert list(curve(ax, COLOURS["stcl"], "-").get_ydata()) == [1.5, 0.7]
     assert not [line for line in ax.lines if line.get_linestyle() == ":"]
+
+
+def test_a_variant_has_a_panel_of_its_own_and_a_long_run_that_of_its_problem(run):
+    blocks = {"burgers-long": 4.0, "burgers_published": 2.0}
+    runs = [run(block, "fno", history=[(e, e)], problem="burgers") / "train.json" for block, e in blocks.items()]
+    axes = convergence.draw({"relative": [], "smooth": True}, runs).axes
+    titles = ["Burgers, N = 8", "Burgers (published), N = 8"]
+    assert [ax.get_title() for ax in axes] == titles
+    assert [list(curve(ax, COLOURS["fno"], "-").get_ydata()) for ax in axes] == [[4.0], [2.0]]
 
 
 @pytest.mark.parametrize(("epochs", "marked"), [(500, 0), (502, 1)])
@@ -154,17 +164,24 @@ def test_costs_are_those_of_everything_that_was_needed():
         spec |= {"directions": more.pop("directions")} if "directions" in more else {}
         return {"spec": spec, "seconds": seconds, "bytes": size} | more
 
-    ledgers = [
-        of("train", 100, 10.0, 2e9, candidates=150),
-        of("val", 20, 3.0, 1e9),
-        of("train", 80, 40.0, 16e9, directions=7),
-    ]
+    ledgers = {
+        Path("data/diffusion/train.ledger.json"): of("train", 100, 10.0, 2e9, candidates=150),
+        Path("data/diffusion/val.ledger.json"): of("val", 20, 3.0, 1e9),
+        Path("banks/diffusion/train.ledger.json"): of("train", 80, 40.0, 16e9, directions=7),
+    }
     row = {"problem": "diffusion", "n_train": "40", "fno_seconds": "5.0", "offline_di_seconds": "8.0"}
     found = ledger.total_costs(ledgers, [row | {"stcl_seconds": ""}])
     # 40 of 100 pairs from 60 of 150 candidates, and 20 for validation; half of the bank's 80 samples
     assert found["diffusion", "fno"] == ledger.Cost(60 + 20, 4 + 3 + 5, pytest.approx(0.8 + 1))
     assert found["diffusion", "offline_di"] == ledger.Cost(80 + 40 * 7, 4 + 3 + 8 + 20, pytest.approx(1.8 + 8))
     assert ("diffusion", "stcl") not in found
+    # a variant has the same problem in its specs, and costs of its own
+    ledgers[Path("data/diffusion_b/train.ledger.json")] = of("train", 40, 1.0, 1e9)
+    ledgers[Path("data/diffusion_b/val.ledger.json")] = of("val", 20, 1.0, 1e9)
+    row |= {"problem": "diffusion_b", "stcl_seconds": "", "offline_di_seconds": ""}
+    assert ledger.total_costs(ledgers, [row]) == {
+        ("diffusion_b", "fno"): ledger.Cost(40 + 20, 1 + 1 + 5, pytest.approx(2))
+    }
 
 
 def test_the_ledger_shows_the_errors_at_the_size_whose_cost_is_known(tmp_path):
@@ -175,7 +192,8 @@ def test_the_ledger_shows_the_errors_at_the_size_whose_cost_is_known(tmp_path):
     row = {"problem": "burgers", "n_train": 8, "fno_seconds": 2.0, "stcl_seconds": "", "offline_di_seconds": ""}
     inputs.append(table(tmp_path / "wallclock.csv", [row]))
     for split in ("train", "val"):
-        inputs.append(tmp_path / f"{split}.ledger.json")
+        inputs.append(tmp_path / f"data/burgers/{split}.ledger.json")
+        inputs[-1].parent.mkdir(parents=True, exist_ok=True)
         spec = {"problem": "burgers", "split": split, "samples": 8}
         inputs[-1].write_text(json.dumps({"spec": spec, "seconds": 1.0, "bytes": 1e9}))
     axes = ledger.draw({}, inputs).axes

@@ -154,6 +154,24 @@ def test_full_size_is_said_too(config, files):
     assert content.REDUCED not in texts
 
 
+def test_the_first_words_say_where_burgers_differs_from_the_published_runs(config):
+    options = {"nx": 12, "nt": 12, "solver_nx": 24, "solver_nt": 24, "probe_nt": 24}
+    burgers = config["problems"]["diffusion"] | {"options": options}
+    published = burgers | {"problem": "burgers", "options": options | {"scheme": "three_sweep"}}
+
+    def study(**problems):
+        return config | {"reduced": False, "problems": config["problems"] | problems}
+
+    assert content.opening(study(burgers=burgers)) == f"{content.FULL} {content.IMPLICIT_BURGERS}"
+    assert content.opening(study(burgers_published=published)) == content.FULL
+    assert content.opening(study(burgers=burgers) | {"reduced": True}) == content.REDUCED
+    equation, sizes = content.settings(study(burgers=burgers, burgers_published=published))[1:]
+    own, variant = equation.body[-2:]
+    assert (own[0], variant[0], own[1:]) == ("Burgers", "Burgers (published)", variant[1:])
+    assert sizes.body[-1][0] == "Burgers (published)"
+    assert equation.caption.endswith("Burgers (published) is Burgers with options.scheme = three_sweep.")
+
+
 def test_every_training_and_store_is_named_with_its_hashes(config, files):
     runs = content.read_run_rows(files["runs"])
     intro, _, _, stores, _, trainings = content.provenance(config, runs, files["stores"])

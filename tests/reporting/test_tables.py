@@ -7,6 +7,7 @@ import pytest
 
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import (
+    command,
     conditioning,
     conditioning_ablation,
     errors,
@@ -220,23 +221,76 @@ def test_sketch_counts_and_grids_are_in_the_order_of_numbers(run, tmp_path):
 def test_labels_are_charged_to_offline_di(tmp_path):
     methods = {"fno": 1.0, "stcl": 5.0, "offline_di": 3.0}
     cells = {f"diffusion/N8/{m}/lam1/seed0": {"epoch_seconds": s, "epochs": 10} for m, s in methods.items()}
-    ledger = tmp_path / "train.ledger.json"
-    spec = {"problem": "diffusion", "samples": 16}
-    ledger.write_text(json.dumps({"spec": spec, "seconds": 80.0, "bytes": 4e9, "factorisations": 16, "solves": 1024}))
-    inputs = [timing(tmp_path / "t.json", cells), ledger]
+    inputs = [timing(tmp_path / "t.json", cells), bank_ledger(tmp_path, "diffusion", seconds=80.0)]
     table = wallclock.build({}, inputs, None)
     # half of the bank: 40 s, saved at 50 - 30 = 20 s a training
     assert table.body == [["Nonlinear diffusion", "8", "10", "50", "30", "40", "2", "8", "512", "2"]]
     assert wallclock.break_even(3.0, 5.0, 40.0) == float("inf")
 
 
+def bank_ledger(folder, name, seconds, problem="diffusion"):
+    path = folder / f"banks/{name}/train.ledger.json"
+    path.parent.mkdir(parents=True)
+    spec = {"problem": problem, "samples": 16}
+    path.write_text(json.dumps({"spec": spec, "seconds": seconds, "bytes": 4e9, "factorisations": 16, "solves": 1024}))
+    return path
+
+
+def test_each_variant_is_charged_with_its_own_labels(tmp_path):
+    names = {"burgers": 16.0, "burgers_published": 64.0}
+    inputs = [
+        timing(
+            tmp_path / f"{name}.json",
+            {f"{name}/N8/{m}/lam1/seed0": {"epoch_seconds": 1.0, "epochs": 10} for m in ("stcl", "offline_di")},
+        )
+        for name in names
+    ]
+    inputs += [bank_ledger(tmp_path, name, seconds, "burgers") for name, seconds in names.items()]
+    table = wallclock.build({}, inputs, None)
+    assert [(row["problem"], row["label_seconds"]) for row in table.rows] == [
+        ("burgers", 8.0),  # half of each bank's samples
+        ("burgers_published", 32.0),
+    ]
+    assert [line[0] for line in table.body] == ["Burgers", "Burgers (published)"]
+
+
+def test_a_variant_stands_beside_the_numbers_of_its_problem_and_the_caption_says_what_both_are(run):
+    folders = [run(f"{name}/N8/fno/lam0/seed0", 0.5, 0.9) for name in ("burgers", "burgers_published", "helmholtz")]
+    published = {"field_error": {"burgers": {8: {"fno": [40.0, 9.0]}}}, "made_with": {"burgers": "three sweeps"}}
+    spec = {"table": "field_error", "variant_of": {"burgers_published": "burgers"}, "note": "It has another scheme."}
+    beside = command.with_variants(published, "field_error", spec)
+    table = command.with_notes(errors.build(spec, folders, beside), "field_error", spec, published)
+    assert [line[2] for line in table.body] == ["50.00 [40.00 ± 9.00, ×1.25]"] * 2 + ["50.00"]
+    assert table.caption.endswith(
+        "It has another scheme. The published numbers of Burgers were made with three sweeps."
+    )
+    own = {"field_error": published["field_error"] | {"burgers_published": {8: {"fno": [25.0, 9.0]}}}}
+    table = errors.build(spec, folders, command.with_variants(own, "field_error", spec))
+    assert "[25.00 ± 9.00, ×2.00]" in table.body[1][2]
+
+
+def test_captions_without_published_numbers_do_not_speak_of_them(run):
+    spec = {"table": "field_error"}
+    table = errors.build(spec, [run("burgers/N8/fno/lam0/seed0", 0.5, 0.9)], None)
+    assert command.with_notes(table, "field_error", spec, None) == table
+    published = {"field_error": {}, "made_with": {"burgers": "three sweeps"}}
+    assert command.with_notes(table, "forms", spec, published) == table
+
+
 def test_conditioning_shows_medians_and_leaves_out_what_a_form_has_not(tmp_path):
     names = [*conditioning.QUANTITIES]
     quantities = {name: {"median": float(i)} for i, name in enumerate(names)} | {"target_error": None}
     record = {"spec": {"problem": "diffusion"}, "tangent_class": "spd", "unknowns": 9, "quantities": quantities}
-    (tmp_path / "c.json").write_text(json.dumps(record))
-    table = conditioning.build({"forms": {"diffusion": "residual"}}, [tmp_path / "c.json"], None)
-    assert table.body == [["Nonlinear diffusion", "spd", "residual", "9", "0", "1", "2", "3", "4", "5", "6", "—"]]
+    names = ("diffusion", "diffusion_coarse")  # a variant has its problem's name in its spec
+    for name in names:
+        (tmp_path / f"{name}.json").write_text(json.dumps(record))
+    forms = {"diffusion": "residual", "diffusion_coarse": "penalty"}
+    table = conditioning.build({"forms": forms}, [tmp_path / f"{name}.json" for name in names], None)
+    numbers = ["9", "0", "1", "2", "3", "4", "5", "6", "—"]
+    assert table.body == [
+        ["Nonlinear diffusion", "spd", "residual", *numbers],
+        ["Nonlinear diffusion (coarse)", "spd", "penalty", *numbers],
+    ]
 
 
 def test_the_ablation_goes_from_the_worst_conditioned_form_to_the_best(run, tmp_path):

@@ -70,6 +70,22 @@ def test_two_processes_store_the_same_as_one(tmp_path):
     assert all(np.array_equal(one[key], two[key]) for key in one)
 
 
+def test_two_datasets_with_one_spec_can_be_made_at_once(tmp_path, monkeypatch):
+    """Such as those of a problem and of a variant with another bank. The second starts and ends inside the first."""
+    spec, solve, started = split("diffusion", 20, n=8), data._solve, []
+
+    def solving(*arguments):
+        if not started:
+            started.append(True)
+            data.generate(spec, tmp_path / "second/train.json", tmp_path / "work", "c", workers=1)
+        return solve(*arguments)
+
+    monkeypatch.setattr(data, "_solve", solving)
+    data.generate(spec, tmp_path / "first/train.json", tmp_path / "work", "c", workers=1)
+    first, second = (stores.read(tmp_path / f"{name}/train.json") for name in ("first", "second"))
+    assert all(np.array_equal(first[key], second[key]) for key in first)
+
+
 def test_a_killed_run_continues_and_ends_with_the_same_manifest(tmp_path):
     spec, samples = split("diffusion", 160, n=33), 160
     command = [sys.executable, "-m", "stcl.stages.data", "--spec", spec.canonical(), "--code", "c"]

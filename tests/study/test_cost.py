@@ -85,6 +85,22 @@ def test_measured_epochs_replace_published_times():
     assert seconds(estimate(timings=[gone]), "fno", 20) == pytest.approx(3.75)
 
 
+def test_a_variant_takes_the_times_of_its_problem_until_it_has_its_own():
+    problem = STUDY["problems"]["diffusion"]
+    study = STUDY | {"problems": {"diffusion": problem, "diffusion_b": problem | {"problem": "diffusion"}}}
+    found = estimate(study)
+    rows = found.rows()
+    assert [row.pop("problem") for row in rows] == ["diffusion", "diffusion_b"]
+    assert rows[0] == rows[1] == {k: v for k, v in estimate().rows()[0].items() if k != "problem"}
+    record = {"cells": {"diffusion_b/N40/fno/lam0/seed0": {"epoch_seconds": 10.0, "epochs": 5}}, "device": "a card"}
+    found = estimate(
+        study, timings=[record], solvers=SOLVERS | {"diffusion_b": SOLVERS["diffusion"] | {"response": 2.0}}
+    )
+    assert seconds(found, "fno") == pytest.approx(25 * 0.25)
+    assert found.training_seconds(Cell("diffusion_b", 40, "fno", None, 0)) == pytest.approx(50.0)
+    assert found.data_seconds("diffusion_b", "train") == pytest.approx(10 * found.data_seconds("diffusion", "train"))
+
+
 def test_disk_is_what_stores_hold(tmp_path):
     """Burgers' solver takes its input on another grid than the network, and both are stored."""
     options = {"nx": 12, "nt": 12, "solver_nx": 24, "solver_nt": 24, "probe_nt": 24}

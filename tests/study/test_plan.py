@@ -205,11 +205,12 @@ def test_the_paper_holds_every_cell_of_its_tables():
         for n, methods in sizes.items()
         for method in methods
     }
-    assert {(c.block, c.n_train, c.method) for c in cells} == expected
-    assert len(cells) == 3 * len(expected)
+    assert {(plan.blocks[c.block].problem, c.n_train, c.method) for c in cells} == expected
+    burgers = {key for key in expected if key[0] == "burgers"}
+    assert len(cells) == 3 * (len(expected) + len(burgers))  # burgers is there with two schemes
     for cell in cells:
         if cell.method != "fno":
-            settings = published["per_cell_settings"][cell.block]
+            settings = published["per_cell_settings"][plan.blocks[cell.block].problem]
             chosen = getattr(plan.config.problems[cell.block].methods, cell.method)
             assert cell.lam == settings[cell.method][cell.n_train]
             assert chosen.lambda_grid == settings["grid"]
@@ -218,6 +219,47 @@ def test_the_paper_holds_every_cell_of_its_tables():
     assert steps == list(published["minres_iterations"])
     variants = {(dict(b.variant)["grid"], dict(b.variant)["q"]) for b in plan.sketch_blocks}
     assert variants == {(grid, q) for grid, counts in published["sketch_resolution"].items() for q in counts}
+
+
+def test_the_paper_trains_nothing_twice():
+    """Its long run of Navier-Stokes is that of the main table, whose cells the figure takes."""
+    plan = Plan(parse(yaml.safe_load((CONFIG / "paper.yaml").read_text())))
+    specs = [plan.train_spec(cell).canonical() for cell in plan.cells.values()]
+    assert len(set(specs)) == len(specs)
+    shown = [cell for cell in plan.convergence_cells() if plan.blocks[cell.block].key == "navier_stokes"]
+    assert [(c.block, c.n_train, c.method, c.seed) for c in shown] == [
+        ("navier_stokes", 2048, method, 0) for method in ("fno", "offline_di", "stcl")
+    ]
+    assert {"burgers-long", "burgers_published-long"} <= set(plan.blocks)
+
+
+@pytest.mark.parametrize(("n_train", "epochs", "built"), [(8, 3, False), (8, 4, True), (4, 3, True)])
+def test_a_long_run_that_is_a_main_training_is_taken_from_there(config, n_train, epochs, built):
+    """The figure's cells have the specs that were asked for, whether or not they have a block of their own."""
+    config["studies"] = {"long_runs": {"helmholtz": {"n_train": n_train, "epochs": epochs}}}
+    config |= {"seeds": [2, 1], "selection": "fixed"}
+    plan = Plan(parse(config))
+    assert ("helmholtz-long" in plan.blocks) == built
+    specs = [plan.train_spec(cell) for cell in plan.convergence_cells() if cell.block.startswith("helmholtz")]
+    found = [(spec.method, spec.n_train, spec.training.epochs, spec.seed) for spec in specs]
+    assert found == [(method, n_train, epochs, 2) for method in ("fno", "offline_di", "stcl")]
+
+
+def test_the_seeds_of_a_choice_are_those_of_the_problem(config):
+    config |= {"tune_seeds": [4], "seeds": [0, 1, 2]}
+    config["problems"]["diffusion"]["tune_seeds"] = [0, 1, 2]
+    plan = Plan(parse(config))
+    tuned = [(c.lam, c.seed) for c in plan.tuning_cells("diffusion/N16/stcl")]
+    assert tuned == [(lam, seed) for lam in (0.5, 1.0) for seed in (0, 1, 2)]
+    assert {c.path for c in plan.tuning_cells("diffusion/N16/stcl")} <= set(plan.cells)
+    assert {c.seed for c in plan.tuning_cells("burgers")} == {4}
+
+
+def test_the_paper_chooses_the_lambda_of_navier_stokes_by_all_seeds():
+    plan = Plan(parse(yaml.safe_load((CONFIG / "paper.yaml").read_text()) | {"selection": "validation"}))
+    seeds = {decision: {c.seed for c in plan.tuning_cells(decision)} for decision in plan.decisions}
+    assert seeds["navier_stokes/N512/stcl"] == {0, 1, 2}
+    assert seeds["helmholtz/N512/stcl"] == seeds["burgers_published"] == {0}
 
 
 def test_the_small_paper_is_a_part_of_the_paper():

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from plans import changed
+from plans_with_variants import with_variant
 
 pytestmark = pytest.mark.workflow
 
@@ -76,6 +77,28 @@ def test_a_preview_names_what_is_missing(built):
 def test_a_problem_is_a_target(empty):
     jobs = empty.planned("burgers")
     assert jobs == {"dataset": 3, "bank": 2, "train": 4 + 3, "select": 1, "evaluate": 3, "by_problem": 1, "figure": 1}
+
+
+def test_a_variant_is_a_target_with_data_of_its_own(empty):
+    """Burgers stands there twice, and has another form and a longer training in both cases."""
+    config = with_variant(empty.config)
+    expected = {"dataset": 3, "bank": 2, "train": 4 + 3 + 1, "select": 1, "evaluate": 3 + 1, "by_problem": 1}
+    for name in ("burgers", "burgers_published"):
+        code, output = empty.run("-n", name, config=config)
+        assert code == 0, output
+        assert set(re.findall(r"results/tiny/(?:data|banks|select|runs)/(burgers\w*)", output)) == {name}
+        assert empty.planned(name, config=config) == expected | {"figure": 1}
+
+
+def test_a_variant_adds_its_own_jobs_and_no_others(empty):
+    alone = changed(with_variant(empty.config), "problems", empty.config["problems"])
+    for study in ("forms", "long_runs"):
+        del alone["studies"][study]["burgers_published"]
+    del alone["studies"]["conditioning"]["options"]["burgers_published"]
+    before, after = empty.planned(config=alone), empty.planned(config=with_variant(empty.config))
+    added = {"dataset": 3, "bank": 2, "train": 3 + 4 + 1 + 3, "evaluate": 3 + 1, "select": 1, "timing": 1}
+    added |= {"conditioning": 1, "by_problem": 1, "figure": 1}
+    assert {rule: after[rule] - before[rule] for rule in after if after[rule] != before[rule]} == added
 
 
 def test_the_selected_lambda_has_the_lowest_validation_error(results):

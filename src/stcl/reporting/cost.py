@@ -72,7 +72,7 @@ def _notes(estimate: CostEstimate) -> list[str]:
     plan = estimate.plan
     sources: dict[str, list[str]] = {}
     for problem in plan.config.problems:
-        rate = estimate.rates.get(problem)
+        rate = estimate.rate(problem)
         sources.setdefault(rate.source if rate else "", []).append(problem_name(problem))
     notes = [f"Seconds of an update, {source}: {', '.join(names)}." for source, names in sources.items() if source]
     if "published" in sources:

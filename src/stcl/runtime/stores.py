@@ -255,6 +255,7 @@ def _digests(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def job_key(spec: str, code: str, *contents: str) -> str:
     """The identity of a piece of work, by which its working folder is named.
 
-    It depends on the spec as canonical text, on the code, and on the content hashes of the data that is read.
+    It depends on the spec as canonical text, on the code, and on what else is given: the content hashes of the data
+    that is read, and the path of what is written where jobs with one spec may run at once.
     """
     return hashlib.sha256("\0".join([spec, code, *contents]).encode()).hexdigest()[:24]

@@ -44,7 +44,8 @@ def generate(spec: BankSpec, data: Path, manifest: Path, work: Path, code: str, 
     samples, r, layout = spec.samples, spec.directions, problem.layout
     source = stores.read_manifest(data, at_least=samples)
     v = directions(problem, spec)
-    key = stores.job_key(spec.canonical(), code, source["content"])
+    # The manifest is part of the key, because two banks of a study can have the same spec and be made at once.
+    key = stores.job_key(spec.canonical(), code, source["content"], str(manifest))
     title = f"{spec.problem} {spec.split} bank"
     writer = stores.StoreWriter(
         work / key,

@@ -33,7 +33,8 @@ def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int
     candidates = problem.candidates(samples)
     inputs = problem.inputs(candidates, spec.split).astype(np.float32)
     title = f"{spec.problem} {spec.split}"
-    key = stores.job_key(spec.canonical(), code)
+    # The manifest is part of the key, because two datasets of a study can have the same spec and be made at once.
+    key = stores.job_key(spec.canonical(), code, str(manifest))
 
     def writer(name: str, count: int) -> stores.StoreWriter:
         attributes = {"title": f"{title} split", "spec": spec.canonical()}

@@ -18,11 +18,15 @@ from stcl.study.schema import (
     Tuned,
 )
 
+# The comparisons of run times have these names. A problem's own comparison has the name of the problem.
+TAKEN = ("minres_iterations", "sketch_runtime")
+
 
 def check(config: Config) -> Iterator[str]:
     """Every finding about a configuration whose types are right."""
     for name, settings in config.problems.items():
-        yield from _check_problem(name, settings, config.selection)
+        yield from _check_name(name, config.loaded(name))
+        yield from _check_problem(name, config.loaded(name), settings, config.selection)
     yield from _check_studies(config)
     for name in config.figures.relative:
         if name not in config.problems:
@@ -31,10 +35,19 @@ def check(config: Config) -> Iterator[str]:
         yield from _check_unique(key, getattr(config, key))
 
 
-def _check_problem(name: str, settings: ProblemSettings, selection: str) -> Iterator[str]:
+def _check_name(name: str, loaded: str) -> Iterator[str]:
+    """Every finding about the name of a problem. Snakemake itself refuses a name that one of its rules has."""
+    where = f"problems.{name}"
+    if name in TAKEN:
+        yield f"{where}: a comparison of run times has this name; give the problem another one"
+    if name != loaded and name in problems.names():
+        yield f"{where}.problem: {name} is a problem itself and cannot be a variant of {loaded}; use another name"
+
+
+def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection: str) -> Iterator[str]:
     where = f"problems.{name}"
     try:
-        problem = problems.load(name, **settings.options)
+        problem = problems.load(loaded, **settings.options)
     except (ValueError, TypeError) as error:
         yield f"{where}: {error}"
         return
@@ -46,6 +59,7 @@ def _check_problem(name: str, settings: ProblemSettings, selection: str) -> Iter
             f"raise samples.train or lower N"
         )
     yield from _check_unique(f"{where}.train_sizes", settings.train_sizes)
+    yield from _check_unique(f"{where}.tune_seeds", settings.tune_seeds or [])
     for method, chosen in settings.methods.enabled():
         if isinstance(chosen, Tuned):
             yield from _check_lambda(f"{where}.methods.{method}", chosen, settings.train_sizes, selection)
@@ -114,11 +128,11 @@ def _check_studies(config: Config) -> Iterator[str]:
         elif isinstance(study, LongRun):
             yield from _check_long_run(where, study, config.problems[name], config.selection)
         elif isinstance(study, Forms | ConditioningAblation):
-            yield from _check_forms(where, study, name, config.problems[name])
+            yield from _check_forms(where, study, name, config)
             if isinstance(study, ConditioningAblation):
                 yield from _check_conditions(where, study, name, config)
         else:
-            yield from _check_ablation(where, study, name, config.problems[name])
+            yield from _check_ablation(where, study, name, config)
     for name in studies.conditioning.options if studies.conditioning else ():
         if name not in config.problems:
             yield f"studies.conditioning.options.{name}: not among the problems {', '.join(config.problems)}"
@@ -126,7 +140,8 @@ def _check_studies(config: Config) -> Iterator[str]:
             yield f"studies.conditioning.options.{name}: its method stcl, whose form is measured, is left out"
 
 
-def _check_ablation(where: str, study: Any, name: str, settings: ProblemSettings) -> Iterator[str]:
+def _check_ablation(where: str, study: Any, name: str, config: Config) -> Iterator[str]:
+    settings = config.problems[name]
     if study.n_train > settings.samples.train:
         yield f"{where}.n_train: {study.n_train} is more than samples.train = {settings.samples.train} of {name}"
     if settings.methods.stcl is None:
@@ -151,22 +166,21 @@ def _check_ablation(where: str, study: Any, name: str, settings: ProblemSettings
         )
     for grid in study.grids:
         try:
-            problem = problems.load(name, **(settings.options | {study.option: grid}))
+            problem = problems.load(config.loaded(name), **(settings.options | {study.option: grid}))
         except (ValueError, TypeError) as error:
             yield f"{where}.grids: {error}"
         else:
             yield from _check_modes(f"{where}.grids", settings.network.modes, problem.layout.grid)
 
 
-def _check_forms(
-    where: str, study: Forms | ConditioningAblation, name: str, settings: ProblemSettings
-) -> Iterator[str]:
+def _check_forms(where: str, study: Forms | ConditioningAblation, name: str, config: Config) -> Iterator[str]:
+    settings = config.problems[name]
     if study.n_train not in settings.train_sizes:
         yield f"{where}.n_train: {study.n_train} is not among train_sizes {settings.train_sizes} of {name}"
     if settings.methods.stcl is None:
         yield f"{where}: {name} has no method stcl; add it or leave the study out"
     try:
-        problem = problems.load(name, **settings.options)
+        problem = problems.load(config.loaded(name), **settings.options)
     except (ValueError, TypeError):
         return  # _check_problem says why
     for label, form in study.forms.items():

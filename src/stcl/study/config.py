@@ -25,7 +25,8 @@ def parse(config: dict[str, Any]) -> Config:
     except ValidationError as error:
         raise ConfigError(_message(_explain(e, config) for e in error.errors())) from None
     # The problems get an order of their own, so that the order in the file makes nothing stale.
-    ordered = {name: _with_form(name, parsed.problems[name]) for name in sorted(parsed.problems, key=paper_order)}
+    order = sorted(parsed.problems, key=lambda name: paper_order(parsed.loaded(name), name))
+    ordered = {name: _with_form(parsed.loaded(name), parsed.problems[name]) for name in order}
     parsed = parsed.model_copy(update={"problems": ordered})
     findings = list(check(parsed))
     if findings:
@@ -33,13 +34,13 @@ def parse(config: dict[str, Any]) -> Config:
     return parsed
 
 
-def _with_form(name: str, settings: ProblemSettings) -> ProblemSettings:
+def _with_form(problem: str, settings: ProblemSettings) -> ProblemSettings:
     """The settings with the form that the decision rule gives, where sTCL has none of its own."""
     methods = settings.methods
     if methods.stcl is None or methods.stcl.form is not None:
         return settings
     try:
-        form = rule.default_form(problems.load(name, **settings.options))
+        form = rule.default_form(problems.load(problem, **settings.options))
     except (ValueError, TypeError):
         return settings  # stcl.study.checks says why
     stcl = methods.stcl.model_copy(update={"form": form})

@@ -61,7 +61,7 @@ class CostEstimate:
         steps of the solver.
         """
         block = self.plan.blocks[cell.block]
-        rate = self.rates.get(block.problem)
+        rate = self.rate(block.key)
         if rate is None or cell.method not in rate.seconds:
             return None
         data = rate.seconds.get("fno", 0.0)
@@ -74,6 +74,10 @@ class CostEstimate:
             seconds = data + (seconds - data) * chosen.q / rate.q[cell.method]
         size = block.settings.training.batch / rate.batch * nodes(block) / rate.nodes
         return self.updates(cell) * size * seconds
+
+    def rate(self, name: str) -> Rate | None:
+        """The rate of a problem. A variant that was not timed is taken to be as fast as its problem."""
+        return self.rates.get(name, self.rates.get(self.plan.config.loaded(name)))
 
     def _solver_seconds(self, steps: int) -> float:
         """The seconds of a published training with this many Krylov steps, linear between the fewest and the most."""
@@ -94,7 +98,7 @@ class CostEstimate:
         return self._solve_seconds(self.plan.datasets[dataset], "tangent", bank.samples * bank.directions)
 
     def _solve_seconds(self, block: Block, kind: str, count: int) -> float | None:
-        known = self.solvers.get(block.problem)
+        known = self.solvers.get(block.key, self.solvers.get(block.problem))
         return None if known is None else count * known[kind] * nodes(block) / known["nodes"]
 
     @cached_property
@@ -153,12 +157,12 @@ class CostEstimate:
         return max(chains, key=lambda chain: sum(step.seconds for step in chain), default=[])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each problem, its ablations included."""
+        """One row for each problem and each variant, its ablations included."""
         return [self._row(problem) for problem in self.plan.config.problems]
 
     def _row(self, problem: str) -> dict[str, Any]:
-        cells = [c for c in self.plan.cells.values() if self.plan.blocks[c.block].problem == problem]
-        datasets = [name for name, block in self.plan.datasets.items() if block.problem == problem]
+        cells = [c for c in self.plan.cells.values() if self.plan.blocks[c.block].key == problem]
+        datasets = [name for name, block in self.plan.datasets.items() if block.key == problem]
         data = [(dataset, split) for dataset in datasets for split in SPLITS]
         banks = [(dataset, split) for dataset, split in self.banks if dataset in datasets]
         solver = [self.data_seconds(*d) for d in data] + [self.bank_seconds(*b) for b in banks]
@@ -207,7 +211,7 @@ def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]
             q[cell.method] = getattr(getattr(block.settings.methods, cell.method), "q", 0)
         form = getattr(block.settings.methods.stcl, "form", None)
         steps, batch = getattr(form, "steps", None), block.settings.training.batch
-        rates[block.problem] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}")
+        rates[block.key] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}")
     return rates
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from stcl.problems.base import Split
 from stcl.study.cells import SELECTED, Cell
-from stcl.study.schema import Config, Fno, Methods, ProblemSettings, Tuned
+from stcl.study.schema import Config, Fno, LongRun, Methods, ProblemSettings, Tuned
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.study.specs.data import DataSpec
@@ -21,10 +21,11 @@ from stcl.study.specs.train import TrainSpec
 
 @dataclass(frozen=True)
 class Block:
-    """A problem of the study, or a variant of it in an ablation, with its settings. Its name is part of paths."""
+    """A problem of the study, or what an ablation makes of it, with its settings. Its name is part of paths."""
 
-    name: str  # for example "diffusion", or "diffusion-n32-q4"
-    problem: str
+    name: str  # for example "burgers_published", or "diffusion-n32-q4"
+    key: str  # the problem's name in the study, for example "burgers_published"
+    problem: str  # what is loaded, for example "burgers"
     dataset: str  # name of the dataset, which blocks with the same data share
     settings: ProblemSettings
     seeds: tuple[int, ...]
@@ -52,7 +53,10 @@ class Plan:
     def problem_blocks(self) -> list[Block]:
         validated = self.config.selection == "validation"
         seeds = tuple(self.config.seeds)
-        return [Block(name, name, name, s, seeds, validated) for name, s in self.config.problems.items()]
+        return [
+            Block(name, name, self.config.loaded(name), name, settings, seeds, validated)
+            for name, settings in self.config.problems.items()
+        ]
 
     @property
     def minres_blocks(self) -> list[Block]:
@@ -65,6 +69,7 @@ class Plan:
             Block(
                 f"{study.problem}-m{m}",
                 study.problem,
+                self.config.loaded(study.problem),
                 study.problem,
                 _derived(
                     settings,
@@ -97,6 +102,7 @@ class Plan:
             Block(
                 f"{study.problem}-{study.option}{grid}-q{q}",
                 study.problem,
+                self.config.loaded(study.problem),
                 f"{study.problem}-{study.option}{grid}",
                 _derived(
                     settings,
@@ -115,17 +121,18 @@ class Plan:
     def form_blocks(self) -> list[Block]:
         """The blocks with other forms of the sTCL loss, in the order of the problems."""
         blocks = []
-        for problem, settings in self.config.problems.items():
-            study = self.config.studies.forms.get(problem)
+        for key, settings in self.config.problems.items():
+            study = self.config.studies.forms.get(key)
             if study is None:
                 continue
             stcl = settings.stcl
             stcl = _derived(stcl, lam=study.lam, weighting=study.weighting or stcl.weighting)
             blocks += [
                 Block(
-                    f"{problem}-form-{name}",
-                    problem,
-                    problem,
+                    f"{key}-form-{name}",
+                    key,
+                    self.config.loaded(key),
+                    key,
                     _derived(settings, train_sizes=[study.n_train], methods=Methods(stcl=_derived(stcl, form=form))),
                     tuple(self.config.seeds),
                     selected=False,
@@ -156,6 +163,7 @@ class Plan:
                 block = Block(
                     f"{problem}-ablation-{name}",
                     problem,
+                    self.config.loaded(problem),
                     problem,
                     _derived(settings, train_sizes=[study.n_train], methods=Methods(stcl=stcl)),
                     tuple(self.config.seeds),
@@ -172,11 +180,15 @@ class Plan:
 
     @property
     def long_blocks(self) -> dict[str, Block]:
-        """The block with the longer training of each problem that has one. It has the first seed alone."""
+        """The block with the longer training of each problem that has one. It has the first seed alone.
+
+        A training that is no longer than one of the main tables has no block, because it would be the same training.
+        """
         return {
             name: Block(
                 f"{name}-long",
                 name,
+                self.config.loaded(name),
                 name,
                 _derived(
                     self.config.problems[name],
@@ -187,7 +199,13 @@ class Plan:
                 selected=self.config.selection == "validation",
             )
             for name, run in self.config.studies.long_runs.items()
+            if not self._is_main(name, run)
         }
+
+    def _is_main(self, name: str, run: LongRun) -> bool:
+        """Whether the cells of a long run have the specs of main cells."""
+        settings = self.config.problems[name]
+        return run.n_train in settings.train_sizes and run.epochs == settings.training.epochs
 
     @cached_property
     def datasets(self) -> dict[str, Block]:
@@ -206,47 +224,46 @@ class Plan:
             for seed in block.seeds
         ]
 
-    def shown_cells(self, problem: str, all_seeds: bool = False) -> list[Cell]:
+    def shown_cells(self, name: str, all_seeds: bool = False) -> list[Cell]:
         """The cells of each method at the N that is shown, with the first seed or with all of them."""
-        block = self.blocks[problem]
+        block = self.blocks[name]
         seeds = block.seeds if all_seeds else block.seeds[:1]
         cells = self.final_cells([block])
         return [c for c in cells if c.n_train == shown_size(block.settings) and c.seed in seeds]
 
     def convergence_cells(self) -> list[Cell]:
         """The cells of each problem's methods with the first seed, taken from the long run where there is one."""
-        return [
-            cell
-            for problem in self.config.problems
-            for cell in (
-                self.final_cells([self.long_blocks[problem]])
-                if problem in self.long_blocks
-                else self.shown_cells(problem)
-            )
-        ]
+        return [cell for name in self.config.problems for cell in self._longest_cells(name)]
+
+    def _longest_cells(self, name: str) -> list[Cell]:
+        run = self.config.studies.long_runs.get(name)
+        if run is None:
+            return self.shown_cells(name)
+        block = self.long_blocks.get(name, self.blocks[name])
+        return [c for c in self.final_cells([block]) if c.n_train == run.n_train and c.seed == block.seeds[0]]
 
     def decision(self, cell: Cell) -> str:
         """The name of the decision from which a cell with a selected λ takes it."""
         block = self.blocks[cell.block]
         if block.settings.selection_scope == "problem":
-            return block.problem
-        return f"{block.problem}/N{cell.n_train}/{cell.method}"
+            return block.key
+        return f"{block.key}/N{cell.n_train}/{cell.method}"
 
     def tuning_cells(self, decision: str) -> list[Cell]:
         """The cells that a decision compares: every λ of the grid with every tuning seed."""
-        problem, _, scope = decision.partition("/")
-        settings = self.config.problems[problem]
+        name, _, scope = decision.partition("/")
+        settings = self.config.problems[name]
         if scope:
             size, _, method = scope.partition("/")
             n_train, methods = int(size.removeprefix("N")), [method]
         else:
             n_train = min(settings.train_sizes)
-            methods = [name for name, chosen in settings.methods.enabled() if getattr(chosen, "lambda_grid", None)]
+            methods = [method for method, chosen in settings.methods.enabled() if getattr(chosen, "lambda_grid", None)]
         return [
-            Cell(problem, n_train, method, lam, seed)
+            Cell(name, n_train, method, lam, seed)
             for method in methods
             for lam in getattr(settings.methods, method).lambda_grid
-            for seed in self.config.tune_seeds
+            for seed in settings.tune_seeds or self.config.tune_seeds
         ]
 
     @cached_property
@@ -335,8 +352,8 @@ class Plan:
 
     def measured_block(self, block: Block) -> str:
         """The block whose conditioning is measured for this one: the problem's, if this one has the problem's form."""
-        own = self.config.problems[block.problem].stcl.settled_form
-        return block.problem if block.settings.stcl.settled_form == own else block.name
+        own = self.config.problems[block.key].stcl.settled_form
+        return block.key if block.settings.stcl.settled_form == own else block.name
 
     def conditioning_spec(self, name: str) -> ConditioningSpec:
         study = self.config.studies.conditioning
@@ -345,7 +362,7 @@ class Plan:
         block = self.blocks[name]
         return ConditioningSpec(
             problem=block.problem,
-            options=study.options[block.problem],
+            options=study.options[block.key],
             form=block.settings.stcl.settled_form,
             samples=study.samples,
             seed=0,
@@ -387,7 +404,7 @@ class Plan:
 def _trains(known: Block, block: Block) -> bool:
     """Whether a block of the same problem has the one sTCL cell of the other for every seed."""
     (n,), ours, theirs = block.settings.train_sizes, block.settings.stcl, known.settings.methods.stcl
-    if known.problem != block.problem or theirs is None or n not in known.settings.train_sizes:
+    if known.key != block.key or theirs is None or n not in known.settings.train_sizes:
         return False
     same = _untuned(theirs) == _untuned(ours) and _lambda(known, theirs, n) == _lambda(block, ours, n)
     return same and set(block.seeds) <= set(known.seeds)

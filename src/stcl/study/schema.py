@@ -12,6 +12,7 @@ from stcl.study.protocol import Training
 
 # Names become parts of paths, so they hold nothing that could leave the results folder.
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Seed = Annotated[int, Field(ge=0)]
 
 
 class Samples(Settings):
@@ -121,8 +122,13 @@ class Methods(Settings):
 
 
 class ProblemSettings(Settings):
-    """One problem of the study."""
+    """One problem of the study, or a variant of it under a name of its own."""
 
+    problem: Name | None = Field(
+        None,
+        description="name of the problem's file in `src/stcl/problems`, which a variant has to give; if left out, it "
+        "is the name under which these settings stand",
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="constants of the problem, such as its grid size n; a constant that is left out keeps the value in "
@@ -141,6 +147,12 @@ class ProblemSettings(Settings):
         "cell",
         description="how many λ `selection: validation` chooses: `cell` chooses one for each N and method; `problem` "
         "chooses one at the smallest N, which all N and both methods share",
+    )
+    tune_seeds: list[Seed] | None = Field(
+        None,
+        description="training seeds over which the validation error of each λ of this problem is averaged; if left "
+        "out, those of the study",
+        min_length=1,
     )
     bank: Bank = Field(default_factory=Bank, description="how tangents are stored, and how many")
     basis: Literal["prior", "white"] = Field(
@@ -303,7 +315,7 @@ class Config(Settings):
         description="whether sizes or budgets are smaller than the paper's; if `true`, tables say so, and only "
         "`claims` shows published numbers"
     )
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(
+    seeds: list[Seed] = Field(
         description="training seeds; tables show the mean and standard deviation over them", min_length=1
     )
     selection: Literal["fixed", "validation"] = Field(
@@ -311,13 +323,14 @@ class Config(Settings):
         description="where λ comes from: `fixed` takes `lambda`; `validation` trains every value of a `lambda_grid`, "
         "chooses the one with the lowest validation error, and takes `lambda` where there is no grid",
     )
-    tune_seeds: list[Annotated[int, Field(ge=0)]] = Field(
+    tune_seeds: list[Seed] = Field(
         default_factory=lambda: [0],
         description="training seeds over which the validation error of each λ is averaged; seed 0 if left out",
         min_length=1,
     )
     problems: dict[Name, ProblemSettings] = Field(
-        description="the problems and their settings, each under the name of its file in `src/stcl/problems`",
+        description="the problems and their settings, each under the name of its file in `src/stcl/problems`; a "
+        "variant of a problem stands under a name of its own and says in `problem` what it is",
         min_length=1,
     )
     studies: Studies = Field(
@@ -325,3 +338,7 @@ class Config(Settings):
     )
     timing: Timing = Field(default_factory=Timing, description="how run times are measured")
     figures: Figures = Field(default_factory=Figures, description="how the figures look")
+
+    def loaded(self, name: str) -> str:
+        """The problem, by the name of its file, that stands under `name` in this study."""
+        return self.problems[name].problem or name

@@ -1,7 +1,6 @@
 """The figure `convergence` shows training and validation error over epochs, one panel per problem."""
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, plt
+from stcl.study.cells import Cell
 from stcl.study.names import METHOD_NAMES, problem_name
 
 MARKED_EPOCH = 500  # the dotted line is here, in trainings that go beyond it
@@ -26,13 +26,13 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """The figure has one panel per problem. `inputs` are records of training with histories beside them.
 
     The problems of `spec["relative"]` show relative errors, the others mean squared ones. Unless `spec["smooth"]`,
-    every epoch is shown.
+    every epoch is shown. Folders say which problem it is, because variants have the same problem in their specs.
     """
     panels: dict[tuple[str, int], dict[str, History]] = {}
     for path in inputs:
-        trained = json.loads(path.read_text())["spec"]
-        panel = panels.setdefault((trained["problem"], trained["n_train"]), {})
-        panel[trained["method"]] = _history(path.with_name("history.csv"))
+        cell = Cell.parse("/".join(path.parts[-6:-1]))
+        panel = panels.setdefault((cell.block.removesuffix("-long"), cell.n_train), {})
+        panel[cell.method] = _history(path.with_name("history.csv"))
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(0.6 + 3.4 * columns, 0.4 + 2.7 * lines), squeeze=False)

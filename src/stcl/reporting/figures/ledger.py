@@ -39,12 +39,16 @@ def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
     return Cost(share * solves, share * ledger["seconds"], share * ledger["bytes"] / 1e9)
 
 
-def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:
+def total_costs(ledgers: dict[Path, dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:
     """The cost of each problem and method.
 
-    N training pairs, all validation pairs and the training count. The labels of offline DI count, too.
+    N training pairs, all validation pairs and the training count. The labels of offline DI count, too. A ledger is that
+    of the problem after which its folder is named, because variants have the same problem in their specs.
     """
-    stores = {(led["spec"]["problem"], led["spec"]["split"], "directions" in led["spec"]): led for led in ledgers}
+    stores = {
+        (path.parent.name, ledger["spec"]["split"], "directions" in ledger["spec"]): ledger
+        for path, ledger in ledgers.items()
+    }
     costs = {}
     for row in wallclock:
         problem, n = row["problem"], int(row["n_train"])
@@ -61,7 +65,7 @@ def total_costs(ledgers: list[dict[str, Any]], wallclock: list[dict[str, str]]) 
 def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """`inputs` are the tables field_error, jacobian_error and wallclock, and ledgers of data and train banks."""
     tables = {path.stem: command.read_table(path) for path in inputs if path.suffix == ".csv"}
-    ledgers = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json"]
+    ledgers = {path: json.loads(path.read_text()) for path in inputs if path.suffix == ".json"}
     costs = total_costs(ledgers, tables["wallclock"])
     sizes = {row["problem"]: row["n_train"] for row in tables["wallclock"]}
     marks = dict(zip(sizes, cycle(MARKERS), strict=False))

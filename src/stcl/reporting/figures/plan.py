@@ -70,7 +70,7 @@ def _samples(plan: Plan, problem: str) -> FigurePlan:
         _runs(cells, "train.json"),
         beside=_runs(cells, "weights.pt"),
         stores=(f"data/{problem}/test", f"banks/{problem}/test"),
-        problems=(problem,),
+        problems=(plan.config.loaded(problem),),
     )
 
 

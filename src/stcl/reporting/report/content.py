@@ -14,6 +14,7 @@ from stcl import problems
 from stcl.core.canonical import canonical
 from stcl.core.version import __version__
 from stcl.reporting.report.parts import Grid, Heading, Part, Text
+from stcl.reporting.variants import differences
 from stcl.study.names import METHOD_NAMES, problem_name
 
 ABOUT = (
@@ -41,7 +42,23 @@ REDUCED = (
     "Reduced study: grids, samples or epochs are smaller than the paper's, so that it runs in minutes. It shows that "
     "everything works and what the comparison looks like; its numbers are not comparable with the paper's."
 )
-FULL = "Settings are the paper's. Published numbers stand beside ours where there are any."
+FULL = (
+    "Settings are the paper's, except where docs/protocol.md says otherwise. Published numbers stand beside ours where "
+    "there are any."
+)
+IMPLICIT_BURGERS = (
+    "Burgers is such an exception: its implicit step is solved to convergence, where the paper's text and its "
+    "published runs take three sweeps. A variant with `scheme: three_sweep` takes these sweeps."
+)
+
+
+def opening(config: dict[str, Any]) -> str:
+    """The first words of a report: how its numbers compare with the paper's."""
+    if config["reduced"]:
+        return REDUCED
+    burgers = [s for name, s in config["problems"].items() if (s["problem"] or name) == "burgers"]
+    implicit = any(s["options"].get("scheme", "implicit") == "implicit" for s in burgers)
+    return f"{FULL} {IMPLICIT_BURGERS}" if implicit else FULL
 
 
 def settings(config: dict[str, Any]) -> list[Part]:
@@ -53,8 +70,8 @@ def settings(config: dict[str, Any]) -> list[Part]:
         ),
         Grid(
             ["Problem", "Equation", "Tangent operator", "Grid"],
-            [_equation(name, s["options"]) for name, s in config["problems"].items()],
-            "The problems. A grid of a time-dependent problem has a time axis.",
+            [_equation(name, s) for name, s in config["problems"].items()],
+            " ".join(["The problems. A grid of a time-dependent problem has a time axis.", *differences(config)]),
         ),
         Grid(
             ["Problem", "N", "Val", "Test", "Epochs", "Batch", "Modes", "Width", "Layers", "q", "Stored", "Tested"],
@@ -72,9 +89,9 @@ def _selection(config: dict[str, Any]) -> str:
     return "chosen by validation error wherever the configuration gives a grid"
 
 
-def _equation(name: str, options: dict[str, Any]) -> list[str]:
+def _equation(name: str, s: dict[str, Any]) -> list[str]:
     """The row of a problem. The first line of a problem's docstring is its equation."""
-    problem = problems.load(name, **options)
+    problem = problems.load(s["problem"] or name, **s["options"])
     equation = " ".join((problem.__doc__ or "").strip().splitlines()[0].split())
     return [problem_name(name), equation, problem.tangent_class, " × ".join(map(str, problem.layout.grid))]
 

@@ -34,7 +34,7 @@ def parts(
     order = [path.stem for path in runs]  # a canonical configuration does not keep the order of its problems
     config = config | {"problems": {name: config["problems"][name] for name in order}}
     yield Heading(1, "Sketched tangent consistency: results")
-    yield Text(content.REDUCED if config["reduced"] else content.FULL)
+    yield Text(content.opening(config))
     yield Heading(2, "What this is")
     yield from (Text(paragraph) for paragraph in content.ABOUT)
     yield Heading(2, "Settings")

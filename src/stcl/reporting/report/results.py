@@ -48,7 +48,7 @@ def _study(path: Path, folder: Path) -> Iterator[str]:
     unfinished = Counter(run["status"] for run in runs if run["status"] != "done")
     problems = ", ".join(problem_name(name) for name in config["problems"])
     yield f"## Study `{plan.config.preset}`\n"
-    yield f"{content.REDUCED if plan.config.reduced else content.FULL}\n"
+    yield f"{content.opening(config)}\n"
     yield f"- Configuration: `{path.as_posix()}`, id `{content.configuration_id(config)}`"
     yield f"- Problems: {problems}"
     yield f"- Training seeds: {', '.join(map(str, plan.config.seeds))}"

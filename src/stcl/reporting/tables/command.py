@@ -3,16 +3,21 @@
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from stcl.reporting.tables.render import Table
+from stcl.study.names import problem_name
 
 
 def main(name: str, build: Callable[[dict[str, Any], list[Path], dict[str, Any] | None], Table]) -> None:
-    """Runs `build(spec, inputs, published)` and writes its table. `published` is None unless sizes are the paper's."""
+    """Runs `build(spec, inputs, published)` and writes its table. `published` is None unless sizes are the paper's.
+
+    The spec of a study with variants has the problem of each of them in `variant_of`, and what they are in `note`.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m stcl.reporting.tables.{name}", description=build.__doc__)
     parser.add_argument("--spec", type=json.loads, required=True, help="what the table holds, as JSON")
     parser.add_argument("--published", type=Path, help="the paper's numbers, to stand beside ours")
@@ -20,4 +25,30 @@ def main(name: str, build: Callable[[dict[str, Any], list[Path], dict[str, Any] 
     parser.add_argument("inputs", type=Path, nargs="+", help="folders of runs, records of measurements")
     arguments = parser.parse_args()
     published = yaml.safe_load(arguments.published.read_text()) if arguments.published else None
-    build(arguments.spec, arguments.inputs, published).write(arguments.out, reduced=published is None)
+    quantity = arguments.spec.get("table", name)
+    beside = with_variants(published, quantity, arguments.spec)
+    table = build(arguments.spec, arguments.inputs, beside)
+    with_notes(table, quantity, arguments.spec, published).write(arguments.out, reduced=published is None)
+
+
+def with_variants(published: dict[str, Any] | None, quantity: str, spec: dict[str, Any]) -> dict[str, Any] | None:
+    """The published numbers, in which a variant without numbers of its own has those of its problem."""
+    if published is None or quantity not in published:
+        return published
+    numbers = published[quantity]
+    shared = {name: numbers[p] for name, p in spec.get("variant_of", {}).items() if p in numbers}
+    return published | {quantity: shared | numbers}
+
+
+def with_notes(table: Table, quantity: str, spec: dict[str, Any], published: dict[str, Any] | None) -> Table:
+    """The table with what its caption must say about variants, and about settings behind the published numbers."""
+    notes = [spec["note"]] if "note" in spec else []
+    if published is not None and quantity in published:
+        variant_of = spec.get("variant_of", {})
+        shown = {variant_of.get(row["problem"], row["problem"]) for row in table.rows if "problem" in row}
+        notes += [
+            f"The published numbers of {problem_name(problem)} were made with {how}."
+            for problem, how in published.get("made_with", {}).items()
+            if problem in shown
+        ]
+    return replace(table, caption=" ".join([table.caption, *notes]))

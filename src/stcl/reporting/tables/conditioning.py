@@ -29,10 +29,14 @@ QUANTITIES = {
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs` are records of the stage `conditioning`. `spec["forms"]` has the form of each problem in words."""
+    """`inputs` are records of the stage `conditioning`, named after their problems.
+
+    `spec["forms"]` has the form of each problem in words.
+    """
     rows = []
-    for record in (json.loads(path.read_text()) for path in inputs):
-        problem, measured = record["spec"]["problem"], record["quantities"]
+    for path in inputs:
+        record = json.loads(path.read_text())
+        problem, measured = path.stem, record["quantities"]
         medians = {name: measured[name]["median"] if measured[name] else "" for name in QUANTITIES}
         form = spec["forms"][problem]
         rows.append(

@@ -6,6 +6,7 @@ It imports nothing heavy, because the Snakefile reads it at every start.
 from dataclasses import dataclass
 from typing import Any
 
+from stcl.reporting.variants import differences, variants
 from stcl.study.cells import Cell
 from stcl.study.plan import Block, Plan
 
@@ -36,12 +37,16 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     """Every table of the study under its name."""
     main = tuple(plan.final_cells(plan.problem_blocks))
     studies = plan.config.studies
-    tables = {name: TablePlan("errors", {"table": name}, main) for name in ("field_error", "jacobian_error")}
+    described = _described(plan)
+    tables = {
+        name: TablePlan("errors", {"table": name} | described, main) for name in ("field_error", "jacobian_error")
+    }
     if any(cell.method != "fno" for cell in main):
-        tables["per_cell_settings"] = TablePlan("per_cell_settings", {"problems": _settings(plan)}, main)
+        settings = {"problems": _settings(plan)} | described
+        tables["per_cell_settings"] = TablePlan("per_cell_settings", settings, main)
     tables["wallclock"] = TablePlan(
         "wallclock",
-        {},
+        described,
         records=(
             *(f"timing/{name}.json" for name in plan.config.problems),
             *(f"banks/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),
@@ -55,12 +60,12 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     if studies.sketch_count:
         blocks = plan.sketch_blocks
         cells = tuple(plan.final_cells(blocks))
-        variants = _variants(blocks)
-        spec: dict[str, Any] = {"variants": variants, "table": "sketch_resolution"}
+        sketches = _variants(blocks)
+        spec: dict[str, Any] = {"variants": sketches, "table": "sketch_resolution"}
         tables["sketch_resolution"] = TablePlan("sketch", spec, cells)
-        spec = {"variants": variants, "table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
+        spec = {"variants": sketches, "table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
         tables["gradient_variance"] = TablePlan("sketch", spec, cells)
-        spec = {"variants": variants, "grid": studies.sketch_count.runtime_grid}
+        spec = {"variants": sketches, "grid": studies.sketch_count.runtime_grid}
         tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
     if studies.forms:
         tables["forms"] = _forms(plan)
@@ -93,19 +98,26 @@ def _claims(plan: Plan) -> TablePlan:
     return TablePlan("claims", spec, tuple(plan.final_cells(blocks)), records, published=True)
 
 
+def _described(plan: Plan) -> dict[str, Any]:
+    """What the specs of tables say about variants. A study without variants says nothing."""
+    config = plan.config.model_dump(mode="json", by_alias=True)
+    found = variants(config)
+    return {"variant_of": found, "note": " ".join(differences(config))} if found else {}
+
+
 def _forms(plan: Plan) -> TablePlan:
     """The plan of `forms`. A problem's own cells at the N of the comparison come first, then those with other forms."""
-    variants: dict[str, dict[str, str]] = {}
+    shown: dict[str, dict[str, str]] = {}
     cells: list[Cell] = []
-    for problem in plan.config.problems:
-        study = plan.config.studies.forms.get(problem)
+    for name in plan.config.problems:
+        study = plan.config.studies.forms.get(name)
         if study is not None:
-            blocks = [plan.blocks[problem], *(block for block in plan.form_blocks if block.problem == problem)]
+            blocks = [plan.blocks[name], *(block for block in plan.form_blocks if block.key == name)]
             cells += [cell for cell in plan.final_cells(blocks) if cell.n_train == study.n_train]
-            variants |= {
-                block.name: {"problem": problem, "form": _form(block.settings.stcl.settled_form)} for block in blocks
+            shown |= {
+                block.name: {"problem": name, "form": _form(block.settings.stcl.settled_form)} for block in blocks
             }
-    return TablePlan("forms", {"variants": variants}, tuple(cells))
+    return TablePlan("forms", {"variants": shown}, tuple(cells))
 
 
 def _conditioning_ablation(plan: Plan) -> TablePlan:

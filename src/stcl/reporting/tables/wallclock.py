@@ -19,10 +19,13 @@ CAPTION = (
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs` are records of timing, one for each problem in the order of the rows, and ledgers of train banks."""
-    records = [json.loads(path.read_text()) for path in inputs]
-    timings = [record for record in records if "cells" in record]
-    banks = {record["spec"]["problem"]: record for record in records if "cells" not in record}
+    """`inputs` are records of timing, one for each problem in the order of the rows, and ledgers of train banks.
+
+    A ledger is that of the problem after which its folder is named. Variants have the same problem in their specs.
+    """
+    records = {path: json.loads(path.read_text()) for path in inputs}
+    timings = [record for record in records.values() if "cells" in record]
+    banks = {path.parent.name: record for path, record in records.items() if "cells" not in record}
     seconds = training_seconds(timings)
     rows, body = [], []
     for problem, n in timed_sizes(timings).items():
