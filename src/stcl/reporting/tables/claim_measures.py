@@ -31,14 +31,11 @@ def ratios(quantity: str, method: str, base: str, problems: tuple[str, ...] | No
 def order(quantity: str, problem: str, evidence: Evidence) -> Values:
     """The ratio of sTCL to offline DI by the place of N. A study with other sizes has ends, and maybe a middle."""
     sizes = evidence.keys(quantity, problem, at_least=2)
-    places = (
-        {"smallest N": 0, "middle N": 1, "largest N": -1} if len(sizes) == 3 else {"smallest N": 0, "largest N": -1}
-    )
-    return {
-        place: _ratio(evidence, quantity, problem, sizes[i], "stcl", "offline_di")
-        for place, i in places.items()
-        if sizes
-    }
+    if len(sizes) < 2:
+        return {}
+    middle = {"middle N": sizes[1]} if len(sizes) == 3 else {}
+    places = {"smallest N": sizes[0], **middle, "largest N": sizes[-1]}
+    return {place: _ratio(evidence, quantity, problem, n, "stcl", "offline_di") for place, n in places.items()}
 
 
 def at_size(quantity: str, problem: str, methods: tuple[str, ...], place: int, evidence: Evidence) -> Values:
