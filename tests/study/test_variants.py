@@ -90,7 +90,7 @@ def test_figures_have_both_and_follow_the_code_of_the_problem(config):
     figures = figure_plans(Plan(parse(config)))
     assert figures["samples/burgers_published"].modules == ["stcl.reporting.figures.samples", "stcl.problems.burgers"]
     assert "data/burgers_published/test" in figures["samples/burgers_published"].stores
-    assert any(file.startswith("runs/burgers_published/") for file in figures["convergence"].arguments)
+    assert any(file.startswith("runs/burgers_published-long/") for file in figures["convergence"].arguments)
     assert "data/burgers_published/train.ledger.json" in figures["ledger"].records
 
 
