@@ -66,7 +66,7 @@ def whole_machine():
 
 
 def training_inputs(dataset, methods, validated=False):
-    """The data, and the banks that are needed. Neither fno nor stcl depends on labels."""
+    """The data, the train bank for offline DI, and the validation bank where the Jacobian error is measured."""
     inputs = {
         "train": f"{OUT}/data/{dataset}/train.json",
         "val": f"{OUT}/data/{dataset}/val.json",

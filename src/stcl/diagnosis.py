@@ -63,7 +63,8 @@ class Diagnosis:
             value = _bound(found.condition_metric, found.condition_metric_is_bound)
             lines.append(f"           κ(AᵀMA) {value}   with the metric M below{held}")
         if found.condition_joint is not None:
-            lines.append(f"           κ(AᵀA)  {found.condition_joint:.1e}   of the raw residual, in all unknowns")
+            joint = _bound(found.condition_joint, found.condition_joint_is_bound)
+            lines.append(f"           κ(AᵀA)  {joint}   of the raw residual, in all unknowns")
         lines += ["", f"form       {self.form.name}"]
         lines += [f"           {line}" for line in _settings(self.form)]
         lines += ["", *(f"{'why' if i == 0 else '   '}        {reason}" for i, reason in enumerate(self.reasons))]

@@ -180,7 +180,11 @@ def _conditions(found: Findings, operators: list[TangentOperator]) -> Findings:
     )
     if not scored.all():
         joint = [condition_number(op, torch.ones_like(scored)) for op in operators]
-        found = replace(found, condition_joint=float(np.median([value for value, _ in joint])))
+        found = replace(
+            found,
+            condition_joint=float(np.median([value for value, _ in joint])),
+            condition_joint_is_bound=any(is_bound for _, is_bound in joint),
+        )
     if metric is None:
         return found
     weighed = [condition_number(op, scored, metric, preconditioner) for op in operators]

@@ -25,6 +25,20 @@ def test_the_share_is_that_of_the_weighted_variances():
     assert watch.share == pytest.approx(variance(term) / variance(data + term), rel=1e-10)
 
 
+def test_complex_parameters_count_by_their_real_and_imaginary_parts():
+    """A spectral weight: |z·c|² has the same variances as the pair of reals that z is made of."""
+    pair, single = torch.nn.Parameter(torch.tensor([1.0, 2.0])), torch.nn.Parameter(torch.tensor([1.0 + 2.0j]))
+    shares = []
+    for parameters, value in (([pair], lambda: torch.view_as_complex(pair)), ([single], lambda: single[0])):
+        watch, draws = stcl.VarianceShare(parameters), np.random.default_rng(2).standard_normal((20, 4))
+        for x in draws:
+            first, second = (torch.tensor(complex(*x[k : k + 2])) for k in (0, 2))
+            watch.add((value() * first).abs().square(), 0.3 * (value() * second).real)
+        shares.append(watch.share)
+    assert shares[1] == pytest.approx(shares[0], rel=1e-12)
+    assert 0 < shares[0] < 1
+
+
 def test_the_backward_pass_is_left_alone():
     model = torch.nn.Linear(3, 1)
     watch = stcl.VarianceShare(model.parameters())

@@ -17,7 +17,7 @@ PUBLISHED = yaml.safe_load((CONFIG / "published.yaml").read_text())
 
 
 def table(folders, reduced=True, variants=(), published=PUBLISHED, **spec):
-    spec = {"reduced": reduced, "variants": dict(variants)} | spec
+    spec = {"reduced": reduced, "variants": dict(variants), "stands_for": {}} | spec
     built = claims.build(spec, [Path(folder) for folder in folders], published)
     return built, {row["name"]: row for row in built.rows}
 
@@ -261,3 +261,15 @@ def test_studies_that_are_left_out_are_not_asked_for():
     plan = table_plans(Plan(parse(config)))["claims"]
     assert {cell.block for cell in plan.cells} == set(config["problems"])
     assert set(plan.records) == {f"timing/{problem}.json" for problem in config["problems"]}
+
+
+def test_a_variant_with_the_published_settings_stands_for_its_problem(cell):
+    """The claim on Burgers at the largest N is judged by the variant's cells, and the caption says so."""
+    folders = cell("burgers_published", 512, (0.2, 1.8), (0.1, 0.7), (0.1, 1.9))
+    built, rows = table(folders, stands_for={"burgers_published": "burgers"})
+    assert rows["jacobian_burgers_largest"]["verdict"] == "holds"
+    assert "Burgers (published) stands for Burgers." in built.caption
+    built, rows = table(cell("burgers", 512, (0.2, 1.8), (0.1, 0.7), (0.1, 0.6)))
+    assert rows["jacobian_burgers_largest"]["verdict"] == "does not hold"
+    assert "three sweeps" in built.caption
+    assert "ours were not" in built.caption

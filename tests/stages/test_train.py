@@ -336,7 +336,7 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
         provenance.code_id(*plan.train_modules(cell))
         return {m for m in reached if m.startswith(("stcl.losses.", "stcl.tangent."))}
 
-    shared = {"stcl.losses.data"}
+    shared = {"stcl.losses.data", "stcl.losses.flat_gradient"}
     assert modules("diffusion", "fno") == shared
     offline = modules("diffusion", "offline_di")
     assert offline == shared | {

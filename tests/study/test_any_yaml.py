@@ -4,10 +4,13 @@ import copy
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from stcl import problems
+from stcl.reporting.figures.plan import figure_plans
+from stcl.reporting.tables.plan import table_plans
 from stcl.study.config import ConfigError, parse
 from stcl.study.plan import Plan
 
@@ -62,6 +65,12 @@ def test_a_configuration_is_used_or_refused_with_a_message(seed):
             plan.bank_spec(dataset, "test").canonical()
         for cell in plan.cells.values():
             plan.train_spec(cell).canonical()
+        for problem in plan.config.problems:
+            plan.timing_spec(problem).canonical()
+        for name in plan.config.studies.conditioning.options if plan.config.studies.conditioning else ():
+            plan.conditioning_spec(name).canonical()
+        table_plans(plan)
+        figure_plans(plan)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,7 @@ def test_a_configuration_is_used_or_refused_with_a_message(seed):
         ("diffusion", {"n": 33.0}, "valid integer"),
         ("diffusion", {"n": True}, "valid integer"),
         ("diffusion", {"n": None}, "valid integer"),
-        ("helmholtz", {"kappa": float("nan")}, "kappa must be finite|kappa"),
+        ("helmholtz", {"kappa": float("nan")}, "option kappa must be finite"),
         ("helmholtz", {"kappa": [5.0]}, "valid number"),
         ("burgers", {"scheme": "two_sweep"}, "'implicit' or 'three_sweep'"),
         ("allen_cahn", {"nx": 10**12}, "at most 1e\\+06"),
@@ -81,6 +90,11 @@ def test_a_configuration_is_used_or_refused_with_a_message(seed):
 def test_options_of_a_problem_are_checked_for_type_and_size(name, options, message):
     with pytest.raises(ValueError, match=message):
         problems.load(name, **options)
+
+
+def test_lists_of_yaml_are_taken_for_tuples_and_unknown_types_are_left_alone():
+    assert problems._checked_option("x", tuple[int, int], [3, 4]) == (3, 4)
+    assert problems._checked_option("x", np.ndarray, [3, 4]) == [3, 4]
 
 
 def test_whole_numbers_are_taken_for_real_ones():

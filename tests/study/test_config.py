@@ -145,6 +145,12 @@ def test_numbers_that_arrive_as_text_are_numbers(config):
         ("problems.diffusion.training", {"jacobian_every": 2}, "no validation directions; give bank.val"),
         ("problems.diffusion.training", {"monitor": "jacobian"}, "set jacobian_every: 1"),
         ("problems.diffusion.options", {"n": "many"}, "problems.diffusion: .*option n: .*valid integer, got 'many'"),
+        (
+            "problems.diffusion.methods.stcl.form",
+            {"name": "krylov_target", "metric": {"name": "shifted_laplacian"}},
+            "declares no wave_number; give `shift`",
+        ),
+        ("studies.long_runs.helmholtz.epochs", 1, "studies.long_runs.helmholtz.epochs: 1 is less than the main"),
         ("problems.diffusion.methods", {}, "name at least one of"),
         ("problems.heat", {}, "problems.heat.samples: this key is required"),
         ("preset", "../elsewhere", "preset: "),

@@ -94,6 +94,26 @@ def test_figures_have_both_and_follow_the_code_of_the_problem(config):
     assert "data/burgers_published/train.ledger.json" in figures["ledger"].records
 
 
+def test_claims_are_judged_by_the_variant_with_the_published_settings(plan):
+    claims = table_plans(plan)["claims"]
+    assert claims.spec["stands_for"] == {"burgers_published": "burgers"}
+    blocks = {cell.block for cell in claims.cells}
+    assert "burgers_published" in blocks
+    assert "burgers" not in blocks
+
+
+def test_conditioning_is_measured_with_the_options_of_the_variant():
+    config = yaml.safe_load((CONFIG / "test/tiny.yaml").read_text())
+    settings = copy.deepcopy(config["problems"]["helmholtz"])
+    config["problems"]["helmholtz_k9"] = settings | {"problem": "helmholtz", "options": {"n": 13, "kappa": 9}}
+    config["studies"]["conditioning"]["options"]["helmholtz_k9"] = {"n": 9}
+    spec = Plan(parse(config)).conditioning_spec("helmholtz_k9")
+    assert spec.options == {"n": 9, "kappa": 9}
+    config["studies"]["conditioning"]["options"]["helmholtz_k9"] = {"bogus": 3}
+    with pytest.raises(ConfigError, match="conditioning.options.helmholtz_k9: .*no option bogus"):
+        parse(config)
+
+
 def test_conditioning_loads_the_problem(plan):
     spec = plan.conditioning_spec("burgers_published")
     assert (spec.problem, spec.options["scheme"]) == ("burgers", "three_sweep")

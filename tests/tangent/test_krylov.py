@@ -156,6 +156,17 @@ def test_a_system_that_cannot_be_solved_is_named_and_leaves_the_others_alone(nam
     assert torch.isfinite(solution.x).all()
 
 
+def test_cg_does_not_call_a_blown_up_system_solved():
+    """Of an A that is not definite a step may meet next to no curvature, and x is a million times too large."""
+    matrices = torch.diag(torch.tensor([1.0, -1 + 1e-6, *[1.0] * (N - 2)]))[None]
+    g = torch.zeros(1, 2, N)
+    g[..., :2] = 1.0
+    g[0, 1, 1] = 0.0
+    solution = solve("cg", matrices, g, torch.ones(N), 1)
+    assert solution.solved.tolist() == [[False, True]]
+    assert solution.x[0, 0].abs().max() == 0
+
+
 def test_cg_names_systems_of_negative_curvature():
     """For g along an eigenvector the sign of the eigenvalue decides."""
     values, vectors = torch.linalg.eigh(systems("indefinite")[0][0])

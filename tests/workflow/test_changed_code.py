@@ -17,7 +17,7 @@ def test_comments_and_docstrings_rerun_nothing(built):
         ("src/stcl/problems/diffusion.py", DIFFUSION),
         (
             "src/stcl/operators/fno.py",
-            {k: v for k, v in EVERYTHING.items() if k not in ("dataset", "bank", "conditioning")} | {"table": 10},
+            {k: v for k, v in EVERYTHING.items() if k not in ("dataset", "bank", "conditioning")} | {"table": 11},
         ),
         (
             "src/stcl/losses/metrics/inverse_laplacian.py",

@@ -86,6 +86,7 @@ class Findings:
     condition_metric: float | None = None  # κ(AᵀMA) in the scored responses
     condition_metric_is_bound: bool = False  # κ(AᵀMA) is only known to be at least that
     condition_joint: float | None = None  # κ(AᵀA) in all unknowns, where some are not scored
+    condition_joint_is_bound: bool = False  # that κ(AᵀA) is only known to be at least that
     solver: Solver | None = None  # the Krylov method that fits an elliptic A
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver and the median of ‖ŵ − w‖/‖w‖ after them
 
@@ -142,7 +143,8 @@ def choose(found: Findings) -> tuple[FormSettings, list[str]]:
 
 def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
     known = found.condition_metric is not None and found.condition_raw is not None
-    raw, metric = (f"{value or 0:.1e}" for value in (found.condition_raw, found.condition_metric))
+    raw = f"{'at least ' if found.condition_raw_is_bound else ''}{found.condition_raw or 0:.1e}"
+    metric = f"{'at least ' if found.condition_metric_is_bound else ''}{found.condition_metric or 0:.1e}"
     match kind:
         case "parabolic":
             yield f"the axis {found.time_axis} is time: A marches, and a metric in space alone does not fit it"
@@ -154,9 +156,12 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
             yield "the last field has no equation of its own: it is a multiplier, and its gradient is projected out"
             if known:
                 yield f"in the velocities alone κ is {raw} for the raw residual and {metric} with M"
-                if (found.condition_metric or 0) > (found.condition_raw or 0):
+                exact = not (found.condition_raw_is_bound or found.condition_metric_is_bound)
+                if exact and (found.condition_metric or 0) > (found.condition_raw or 0):
                     yield "M does not lower it: its use is that the loss does not see the multiplier's gradient"
-                yield f"κ of the raw residual in velocities and multiplier together is {found.condition_joint or 0:.1e}"
+                least = "at least " if found.condition_joint_is_bound else ""
+                joint = f"{least}{found.condition_joint or 0:.1e}"
+                yield f"in velocities and multiplier together κ of the raw residual is {joint}"
         case "advective":
             yield "no Laplacian was found that a metric could invert"
             yield f"waves and their images are {found.alignment:.0%} aligned; those of a Laplacian 100 %"
@@ -167,9 +172,11 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
                 yield f"measuring the residual by M lowers κ from {raw} to {metric}"
 
 
-def refusals(form: FormSettings, kind: TangentClass) -> Iterator[str]:
+def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why this form cannot work for this class. Symmetry is tested by the solver's form, where the operator exists."""
-    metric = getattr(form, "metric", None)
+    kind, metric = equation.tangent_class, getattr(form, "metric", None)
+    if isinstance(metric, ShiftedLaplacian) and metric.shift is None and equation.wave_number is None:
+        yield "shifted_laplacian needs a shift, because this problem declares no wave_number; give `shift`"
     if isinstance(form, JacobianPenalty):
         return
     if isinstance(form, KrylovTarget):

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from stcl.losses.flat_gradient import flat_gradient
+
 
 class VarianceShare:
     """The share V(∇ term) / V(∇ (data + term)) of the weighted derivative term in the variance of the gradient.
@@ -40,7 +42,7 @@ class VarianceShare:
 
     def add(self, data: Tensor, term: Tensor) -> None:
         """Count one update by its data loss and its weighted derivative term, before their backward pass."""
-        gradients = torch.stack([self._gradient(term), self._gradient(data)])
+        gradients = torch.stack([flat_gradient(loss, self.parameters) for loss in (term, data)])
         gradients[1] += gradients[0]
         self.count += 1
         if self._mean is None or self._variance is None:
@@ -58,9 +60,3 @@ class VarianceShare:
             return None
         term, whole = self._variance.tolist()
         return term / whole if whole > 0 else None
-
-    def _gradient(self, loss: Tensor) -> Tensor:
-        if not loss.requires_grad:
-            return torch.cat([torch.zeros_like(p).flatten() for p in self.parameters])
-        parts = torch.autograd.grad(loss, self.parameters, retain_graph=True, materialize_grads=True)
-        return torch.cat([part.flatten() for part in parts])

@@ -6,12 +6,14 @@ of one problem is not part of the provenance of another.
 
 import dataclasses
 import importlib
+import json
 import math
 import re
+import typing
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from stcl.problems.base import Problem
 
@@ -41,21 +43,23 @@ def load(name: str, **options: Any) -> Problem:
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(f"{name} has no option {', '.join(unknown)}; its options are: {', '.join(known)}")
-    for field in dataclasses.fields(problem_class):
-        if field.name in options:
-            _check_option(name, field, options[field.name])
-    return problem_class(**options)
+    kinds = typing.get_type_hints(problem_class)
+    return problem_class(**{key: _checked_option(f"{name}: option {key}", kinds[key], v) for key, v in options.items()})
 
 
-def _check_option(problem: str, field: dataclasses.Field, value: Any) -> None:
-    """Refuse a value that is not of the field's type, or so large that no grid of that size fits into memory."""
-    kind: Any = field.type
+def _checked_option(what: str, kind: Any, value: Any) -> Any:
+    """The value as the field takes it. Refused is what is not of its type, or so large that no such grid can be held.
+
+    Options come from YAML or JSON, so a list is taken for a tuple. A type that pydantic does not know is not checked.
+    """
     try:
-        TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(value)
+        value = TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise ValueError(f"{problem}: option {field.name}: {reason}, got {value!r}") from None
+        raise ValueError(f"{what}: {error.errors()[0]['msg']}, got {value!r}") from None
+    except PydanticUserError:
+        return value
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{problem}: option {field.name} must be finite, got {value!r}")
+        raise ValueError(f"{what} must be finite, got {value!r}")
     if isinstance(value, int | float) and abs(value) > LARGEST:
-        raise ValueError(f"{problem}: option {field.name} must be at most {LARGEST:g}, got {value!r}")
+        raise ValueError(f"{what} must be at most {LARGEST:g}, got {value!r}")
+    return value

@@ -27,9 +27,16 @@ def _changes(problems: dict[str, Any], name: str, problem: str) -> str:
     own = problems[name] if problem in problems else {"options": problems[name]["options"]}
     here, there = (_flat(settings) for settings in (own, problems.get(problem, {})))
     changes = [f"{key} = {_text(value)}" for key, value in here.items() if there.get(key, ...) != value]
-    changes += [f"{key} left out" for key in there if key not in here]
+    changes += [f"{key} left out" for key in dict.fromkeys(_missing(key, here) for key in there if key not in here)]
     *first, last = changes or ["the same settings"]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _missing(key: str, present: dict[str, Any]) -> str:
+    """The shortest beginning of a dotted key of which nothing is present."""
+    parts = key.split(".")
+    beginnings = (".".join(parts[:depth]) for depth in range(1, len(parts)))
+    return next((b for b in beginnings if not any(k.startswith(f"{b}.") for k in present)), key)
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -38,7 +45,7 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in settings.items():
         if isinstance(value, dict):
             found |= _flat(value, f"{prefix}{key}.")
-        elif prefix or key != "problem":
+        elif value is not None and (prefix or key != "problem"):
             found[f"{prefix}{key}"] = value
     return found
 

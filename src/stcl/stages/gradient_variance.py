@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from stcl.losses.data import Losses
+from stcl.losses.flat_gradient import flat_gradient
 
 PARTS = ("data", "raw", "weighted", "total")
 
@@ -27,7 +28,7 @@ class GradientVariance:
 
     def add(self, losses: Losses) -> None:
         """Counts one update. It must come before the update's own backward pass."""
-        data, raw = self._gradient(losses.data), self._gradient(losses.derivative)
+        data, raw = (flat_gradient(loss, self.parameters) for loss in (losses.data, losses.derivative))
         weighted = losses.gamma.detach() * raw
         gradients = torch.stack([data, raw, weighted, data + weighted])
         self.count += 1
@@ -42,13 +43,6 @@ class GradientVariance:
         values = torch.as_tensor(self.spread / (self.count - 1)).tolist()
         self._clear()
         return {f"variance_{part}": value for part, value in zip(PARTS, values, strict=True)}
-
-    def _gradient(self, loss: Tensor) -> Tensor:
-        """The gradient ∇_θ of a loss as one vector. It is zero for a loss that does not depend on θ."""
-        if not loss.requires_grad:
-            return torch.zeros_like(torch.cat([p.detach().flatten() for p in self.parameters]))
-        parts = torch.autograd.grad(loss, self.parameters, retain_graph=True, materialize_grads=True)
-        return torch.cat([part.flatten() for part in parts])
 
     def _clear(self) -> None:
         self.count = 0

@@ -76,6 +76,8 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
         )
     if settings.training.jacobian_every is not None and settings.bank.val is None:
         yield f"{where}.training.jacobian_every: there are no validation directions; give bank.val"
+    if (settings.training.jacobian_every or 0) > settings.training.epochs:
+        yield f"{where}.training.jacobian_every: it is more than the epochs of a training, {settings.training.epochs}"
     if settings.training.monitor == "jacobian" and settings.training.jacobian_every != 1:
         yield f"{where}.training.monitor: the Jacobian error must be measured at every epoch; set jacobian_every: 1"
     offline = settings.methods.offline_di
@@ -86,9 +88,7 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
         )
     stcl = settings.methods.stcl
     if stcl is not None:
-        yield from (
-            f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.settled_form, problem.tangent_class)
-        )
+        yield from (f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.settled_form, problem))
     if not list(settings.methods.enabled()):
         yield f"{where}.methods: name at least one of {', '.join(Methods.model_fields)}"
 
@@ -133,11 +133,16 @@ def _check_studies(config: Config) -> Iterator[str]:
                 yield from _check_conditions(where, study, name, config)
         else:
             yield from _check_ablation(where, study, name, config)
-    for name in studies.conditioning.options if studies.conditioning else ():
+    for name, options in studies.conditioning.options.items() if studies.conditioning else ():
         if name not in config.problems:
             yield f"studies.conditioning.options.{name}: not among the problems {', '.join(config.problems)}"
         elif config.problems[name].methods.stcl is None:
             yield f"studies.conditioning.options.{name}: its method stcl, whose form is measured, is left out"
+        else:
+            try:
+                problems.load(config.loaded(name), **(config.problems[name].options | options))
+            except (ValueError, TypeError) as error:
+                yield f"studies.conditioning.options.{name}: {error}"
 
 
 def _check_ablation(where: str, study: Any, name: str, config: Config) -> Iterator[str]:
@@ -184,7 +189,7 @@ def _check_forms(where: str, study: Forms | ConditioningAblation, name: str, con
     except (ValueError, TypeError):
         return  # _check_problem says why
     for label, form in study.forms.items():
-        yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem.tangent_class))
+        yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem))
 
 
 def _check_conditions(where: str, study: ConditioningAblation, name: str, config: Config) -> Iterator[str]:
@@ -205,6 +210,8 @@ def _check_conditions(where: str, study: ConditioningAblation, name: str, config
 def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selection: str) -> Iterator[str]:
     if study.n_train > settings.samples.train:
         yield f"{where}.n_train: {study.n_train} is more than samples.train = {settings.samples.train}"
+    if study.epochs < settings.training.epochs:
+        yield f"{where}.epochs: {study.epochs} is less than the main trainings have, {settings.training.epochs}"
     by_size = any(isinstance(getattr(c, "lam", None), dict) for _, c in settings.methods.enabled())
     if (selection == "validation" or by_size) and study.n_train not in settings.train_sizes:
         yield f"{where}.n_train: λ is known for N in {settings.train_sizes}, got {study.n_train}; use one of them"

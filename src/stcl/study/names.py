@@ -1,5 +1,7 @@
 """The names of methods and problems that people read."""
 
+from stcl import problems
+
 METHOD_NAMES = {"fno": "FNO", "stcl": "sTCL", "offline_di": "Offline DI"}  # this is the order of the tables
 _PROBLEMS = {
     "helmholtz": "Helmholtz",
@@ -28,6 +30,6 @@ def problem_name(name: str) -> str:
     for problem, shown in _PROBLEMS.items():
         if name == problem:
             return shown
-        if name.startswith(f"{problem}_"):
+        if name.startswith(f"{problem}_") and name not in problems.names():
             return f"{shown} ({name.removeprefix(f'{problem}_').replace('_', ' ')})"
     return name.replace("_", " ").capitalize()

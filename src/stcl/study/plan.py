@@ -182,7 +182,7 @@ class Plan:
     def long_blocks(self) -> dict[str, Block]:
         """The block with the longer training of each problem that has one. It has the first seed alone.
 
-        A training that is no longer than one of the main tables has no block, because it would be the same training.
+        A training with N and epochs of the main tables has no block, because it would be the same training.
         """
         return {
             name: Block(
@@ -362,7 +362,7 @@ class Plan:
         block = self.blocks[name]
         return ConditioningSpec(
             problem=block.problem,
-            options=study.options[block.key],
+            options=block.settings.options | study.options[block.key],
             form=block.settings.stcl.settled_form,
             samples=study.samples,
             seed=0,
@@ -379,7 +379,9 @@ class Plan:
         return ["stcl.stages.bank", _problem_module(self.datasets[dataset].problem)]
 
     def train_modules(self, cell: Cell) -> list[str]:
-        return ["stcl.stages.train", *self._cell_modules(cell)]
+        modules = ["stcl.stages.train", *self._cell_modules(cell)]
+        measured = self.blocks[cell.block].settings.training.jacobian_every is not None
+        return [*modules, "stcl.stages.errors"] if measured else modules
 
     def evaluate_modules(self, cell: Cell) -> list[str]:
         return ["stcl.stages.evaluate", _problem_module(self.blocks[cell.block].problem)]
@@ -395,8 +397,6 @@ class Plan:
         block = self.blocks[cell.block]
         yield _problem_module(block.problem)
         yield f"stcl.stages.methods.{cell.method}"
-        if block.settings.training.jacobian_every is not None:
-            yield "stcl.stages.errors"
         if cell.method == "stcl":
             yield from _form_modules(block.settings)
 

@@ -30,8 +30,8 @@ class Training(Settings):
     clip: PositiveFloat = Field(1.0, description="norm of the total gradient above which the gradient is scaled down")
     monitor: Literal["mse", "relative", "jacobian"] = Field(
         "mse",
-        description="the validation error, mean squared or relative, that picks the checkpoint, drives the schedule "
-        "and chooses λ",
+        description="the validation error that picks the checkpoint, drives the schedule and chooses λ: mean squared, "
+        "relative, or that of the Jacobian, which needs `jacobian_every: 1`",
     )
     schedule: Schedule = Field(default_factory=Schedule, description="when and how the learning rate is reduced")
     auxiliary_weight: PositiveFloat = Field(

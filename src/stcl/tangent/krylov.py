@@ -17,6 +17,8 @@ from stcl.core.interfaces import Solver
 Linear = Callable[[Tensor], Tensor]
 Dot = Callable[[Tensor, Tensor], Tensor]
 
+BLOWN_UP = 1e4  # growth of rᵀ M r from which on CG has not solved anything
+
 
 class Solution(NamedTuple):
     """x [..., *field], ‖g − A x‖/‖g‖ [...], which is 0 where g is zero, and whether there is a solution at all [...].
@@ -74,6 +76,7 @@ def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: in
     x, r = torch.zeros_like(g), g
     z = preconditioner(r)
     p, rho = z, dot(r, z)
+    first = rho
     going = good = torch.ones_like(rho, dtype=torch.bool)
     for _ in range(steps):
         product = operator(p)
@@ -87,6 +90,8 @@ def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: in
         z = preconditioner(r)
         rho, rho_before = dot(r, z), rho
         p = z + rho * _inverse(rho_before) * p
+    # Next to no curvature, of an A that is not definite, lets x blow up: a residual of a definite A grows far less.
+    good = good & (rho <= BLOWN_UP * first)
     return _solution(torch.where(good, x, 0), torch.where(good, r, g), good, g, scale, dot, axes)
 
 

@@ -13,6 +13,7 @@ from stcl.reporting.tables.claim_list import CLAIMS
 from stcl.reporting.tables.claim_rules import Claim, Values
 from stcl.reporting.tables.evidence import Evidence, own_evidence, published_evidence
 from stcl.reporting.tables.render import REDUCED, Table
+from stcl.study.names import problem_name
 
 CAPTION = (
     "What the paper claims, against this study. Published: computed from the paper's tables. Ours: computed in the "
@@ -43,6 +44,11 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     caption = CAPTION
     if unfounded:
         caption += f" By these limits the paper's own tables do not bear out: {'; '.join(unfounded)}."
+    for name, problem in spec["stands_for"].items():
+        caption += f" {problem_name(name)} stands for {problem_name(problem)}."
+    for problem, how in (published or {}).get("made_with", {}).items():
+        if problem not in spec["stands_for"].values():
+            caption += f" The published numbers of {problem_name(problem)} were made with {how}, ours were not."
     if spec["reduced"]:
         caption += f" {REDUCED_CELLS} {REDUCED}"
     return Table(caption, rows, HEADER, body, paragraphs=(1, 2, 3, 5))

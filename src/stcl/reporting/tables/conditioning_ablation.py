@@ -8,7 +8,7 @@ from typing import Any
 
 from stcl.reporting.runs import Run, read_runs
 from stcl.reporting.tables import command
-from stcl.reporting.tables.estimate import percent
+from stcl.reporting.tables.estimate import percent, shown_lambda
 from stcl.reporting.tables.render import Table
 from stcl.study.names import METHOD_NAMES, problem_name
 
@@ -47,7 +47,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     for block, method, members in sorted(found, key=place):
         form = spec["forms"][block] if method == "stcl" else {"name": "", "form": ""}
         numbers = measured[block] if method == "stcl" else (None, None, None)
-        problem, n, lam = problems.get(block, block), members[0].cell.n_train, _lambda(members)
+        problem, n, lam = problems.get(block, block), members[0].cell.n_train, shown_lambda(members)
         entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
         shared = {"problem": problem, "n_train": n, "method": method, "name": form["name"], "form": form["form"]}
         shared |= {"lambda": lam}
@@ -74,12 +74,6 @@ def measurement(record: dict[str, Any] | None) -> tuple[Number, Number, Number]:
 
 def _key(run: Run) -> tuple[str, str]:
     return run.cell.block, run.cell.method
-
-
-def _lambda(runs: list[Run]) -> str:
-    """The λ of the runs that are done, as text. Data alone has none."""
-    known = {run.record["spec"]["lam"] for run in runs if run.status == "done"}
-    return " ".join(f"{lam:g}" for lam in sorted(known - {None}))
 
 
 def _text(number: Number) -> str:

@@ -75,6 +75,12 @@ def percent(runs: list[Run], quantity: str) -> Estimate:
     return estimate(runs, lambda run: 100 * run.errors[quantity])
 
 
+def shown_lambda(runs: list[Run]) -> str:
+    """The λ of the runs that are done, as text. Data alone has none."""
+    known = {run.record["spec"]["lam"] for run in runs if run.status == "done"}
+    return " ".join(f"{lam:g}" for lam in sorted(known - {None}))
+
+
 def _number(value: float, size: float) -> str:
     """The number with two decimals, with three below one, and with a power of ten where that would show nothing."""
     if 0 < abs(size) < 1e-2:

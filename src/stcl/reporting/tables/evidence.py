@@ -87,7 +87,7 @@ def own_evidence(spec: dict[str, Any], inputs: list[Path], published: Evidence) 
     numbers: dict[Name, Number] = {}
     sources: dict[Name, str] = {}
     unfinished: dict[Name, list[str]] = {}
-    variants = spec["variants"]
+    variants, stands_for = spec["variants"], spec["stands_for"]
 
     def add(name: Name, runs: list[Run], value: Estimate) -> None:
         sources[name] = f"runs/{runs[0].cell.path.rpartition('/')[0]}"
@@ -100,13 +100,14 @@ def own_evidence(spec: dict[str, Any], inputs: list[Path], published: Evidence) 
         members = list(grouped)
         variant = variants.get(members[0].cell.block, {})
         for quantity in ERRORS:
-            add(_error_name(quantity, members[0], variant), members, percent(members, quantity))
+            add(_error_name(quantity, members[0], variant, stands_for), members, percent(members, quantity))
         if "grid" in variant:
             for part in VARIANCES:
                 found = _variance(members, part, spec["first_epoch"])
                 add(("gradient_variance", variant["grid"], variant["q"], part), members, found)
-        for name in _time_names(members[0], variant, spec.get("runtime_grid")):
-            sources[name] = f"timing/{_timing_group(name)}.json"
+        for name in _time_names(members[0], variant, spec.get("runtime_grid"), stands_for):
+            group = members[0].cell.block if name[0] == "wallclock" else name[0]
+            sources[name] = f"timing/{group}.json"
     timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
     for (block, method), seconds in training_seconds(timings).items():
         variant = variants.get(block, {})
@@ -115,7 +116,7 @@ def own_evidence(spec: dict[str, Any], inputs: list[Path], published: Evidence) 
         elif "grid" in variant:
             numbers["sketch_runtime", variant["q"]] = (seconds / 60, None)
         else:
-            numbers["wallclock", block, method] = (seconds, None)
+            numbers["wallclock", stands_for.get(block, block), method] = (seconds, None)
     problems = set(published.keys("field_error"))
     planned = [name for name in sources if name[0] not in (*ERRORS, "wallclock") or name[1] in problems]
     return Evidence(numbers, planned if spec["reduced"] else published.expected, sources, unfinished)
@@ -125,24 +126,20 @@ def _variance(runs: list[Run], part: str, first_epoch: int) -> Estimate:
     return estimate(runs, lambda run: mean_variance(run, part, first_epoch))
 
 
-def _error_name(quantity: str, run: Run, variant: dict[str, int]) -> Name:
+def _error_name(quantity: str, run: Run, variant: dict[str, int], stands_for: dict[str, str]) -> Name:
     if "steps" in variant:
         return "minres_iterations", variant["steps"], quantity
     if "grid" in variant:
         return "sketch_resolution", variant["grid"], variant["q"], quantity
-    return quantity, run.cell.block, run.cell.n_train, run.cell.method
+    return quantity, stands_for.get(run.cell.block, run.cell.block), run.cell.n_train, run.cell.method
 
 
-def _time_names(run: Run, variant: dict[str, int], runtime_grid: int | None) -> list[Name]:
+def _time_names(run: Run, variant: dict[str, int], runtime_grid: int | None, stands_for: dict[str, str]) -> list[Name]:
     if "steps" in variant:
         return [("minres_iterations", variant["steps"], "seconds")]
     if "grid" in variant:
         return [("sketch_runtime", variant["q"])] if variant["grid"] == runtime_grid else []
-    return [("wallclock", run.cell.block, run.cell.method)]
-
-
-def _timing_group(name: Name) -> str | int:
-    return name[1] if name[0] == "wallclock" else name[0]
+    return [("wallclock", stands_for.get(run.cell.block, run.cell.block), run.cell.method)]
 
 
 def _leaves(node: Any, name: Name) -> Iterable[tuple[Name, Number]]:

@@ -4,9 +4,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from stcl.reporting.runs import Run, read_runs
+from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import command
-from stcl.reporting.tables.estimate import percent
+from stcl.reporting.tables.estimate import percent, shown_lambda
 from stcl.reporting.tables.render import Table
 from stcl.study.names import METHOD_NAMES, problem_name
 
@@ -22,7 +22,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     rows, body = [], []
     for (block, method), grouped in groupby(read_runs(inputs), lambda run: (run.cell.block, run.cell.method)):
         members = list(grouped)
-        problem, n, lam = spec["variants"][block]["problem"], members[0].cell.n_train, _lambda(members)
+        problem, n, lam = spec["variants"][block]["problem"], members[0].cell.n_train, shown_lambda(members)
         form = spec["variants"][block]["form"] if method == "stcl" else ""
         entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
         rows += [
@@ -33,12 +33,6 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         name = METHOD_NAMES[method] + (f", {form}" if form else "")
         body.append([problem_name(problem), str(n), name, lam or "—", *(e.text() for e in entries.values())])
     return Table(CAPTION, rows, ["Problem", "N", "Loss", "λ", "Field error", "Jacobian error"], body)
-
-
-def _lambda(runs: list[Run]) -> str:
-    """The λ of the runs that are done, as text. Data alone has none."""
-    known = {run.record["spec"]["lam"] for run in runs if run.status == "done"}
-    return " ".join(f"{lam:g}" for lam in sorted(known - {None}))
 
 
 if __name__ == "__main__":

@@ -94,8 +94,18 @@ def _claims(plan: Plan) -> TablePlan:
         timings.append("sketch_runtime")
         spec["variants"] |= _variants(plan.sketch_blocks)
         spec |= {"first_epoch": studies.sketch_count.first_epoch, "runtime_grid": studies.sketch_count.runtime_grid}
+    # A variant with the published settings stands for its problem, whose own settings may differ from them.
+    stands_for = {name: p for name, p in spec_of_variants(plan).items() if name == f"{p}_published"}
+    blocks = [block for block in blocks if block.name not in stands_for.values()]
+    timings = [group for group in timings if group not in stands_for.values()]
+    spec["stands_for"] = stands_for
     records = tuple(f"timing/{group}.json" for group in timings)
     return TablePlan("claims", spec, tuple(plan.final_cells(blocks)), records, published=True)
+
+
+def spec_of_variants(plan: Plan) -> dict[str, str]:
+    """The problem of each variant of a study."""
+    return {name: plan.config.loaded(name) for name in plan.config.problems if plan.config.loaded(name) != name}
 
 
 def _described(plan: Plan) -> dict[str, Any]:
