@@ -110,7 +110,7 @@ def test_conditioning_is_measured_with_the_options_of_the_variant():
     spec = Plan(parse(config)).conditioning_spec("helmholtz_k9")
     assert spec.options == {"n": 9, "kappa": 9}
     config["studies"]["conditioning"]["options"]["helmholtz_k9"] = {"bogus": 3}
-    with pytest.raises(ConfigError, match="conditioning.options.helmholtz_k9: .*no option bogus"):
+    with pytest.raises(ConfigError, match=r"conditioning.options.helmholtz_k9: .*no option bogus"):
         parse(config)
 
 
