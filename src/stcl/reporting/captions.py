@@ -56,8 +56,8 @@ FIGURES = {
         "validation response, and for offline DI one linearised solve for each stored tangent. Seconds: CPU seconds "
         "of these solves, plus those of one training, measured alone on the training device. Stored data: training "
         "and validation pairs, and stored tangents. Costs of the N training samples are their share of the stored "
-        "set. A bank of validation tangents, if there is one, is not counted. Errors are means over training seeds with "
-        "their standard deviation."
+        "set. A bank of validation tangents, if there is one, is not counted. Errors are means over training seeds "
+        "with their standard deviation."
     ),
     "sketch_tradeoff": (
         "What more directions per update buy and what they cost. Top: test errors against the sketch count q on "
