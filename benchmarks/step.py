@@ -69,7 +69,7 @@ class TextbookSurrogate(Surrogate):
 def step_of(kind: str, case: Case) -> Callable[[], None]:
     """A function that takes one training step of the given kind."""
     settings = PAPER[case.problem]
-    problem = problems.load(case.problem, **(settings.options | dict(case.options)))
+    problem = problems.load(settings.problem or case.problem, **(settings.options | dict(case.options)))
     torch.manual_seed(0)
     surrogate = surrogate_of(kind, case, problem)
     parameters = list(surrogate.parameters())
@@ -105,7 +105,7 @@ def objective_of(kind: str, case: Case, problem: Problem) -> Objective:
     if kind.endswith("offline_di"):
         v = torch.from_numpy(problem.network_input(problem.directions(case.q, "train"))).float()
         labels = torch.randn(case.batch, case.q, *problem.layout.tangent_shape)
-        term = StoredTangents(v, labels, case.q, device)
+        term = StoredTangents(v, labels, case.q, device, seed=0)
         return DerivativeInformed(data_loss, term, RatioWeight(1.0, settings.methods.offline_di.weighting, device))
     method = settings.methods.stcl.model_dump(exclude={"lam", "lambda_grid"}) | {"q": case.q}
     setup = Setup(problem, data_loss, method, 1.0, settings.basis, case.batch, 0, device, None)
