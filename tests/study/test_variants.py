@@ -179,3 +179,10 @@ def test_names_that_people_read():
     assert problem_name("burgers_published") == "Burgers (published)"
     assert problem_name("navier_stokes_at_re_10") == "Navier-Stokes (at re 10)"
     assert problem_name("heat_2d") == "Heat 2d"
+
+
+def test_a_problem_of_ones_own_is_no_variant_for_its_name(monkeypatch):
+    """A file diffusion_reaction.py is a problem, although a name of the paper begins like it."""
+    assert problem_name("diffusion_reaction") == "Nonlinear diffusion (reaction)"
+    monkeypatch.setattr("stcl.problems.names", lambda: ["diffusion", "diffusion_reaction"])
+    assert problem_name("diffusion_reaction") == "Diffusion reaction"

@@ -20,9 +20,14 @@ class Run:
     errors: dict[str, Any]
 
     def history(self) -> list[dict[str, float]]:
-        """The history of the training, a row per epoch. What was not recorded in an epoch is not a number."""
-        with (self.folder / "history.csv").open(newline="") as file:
-            return [{name: float(value or "nan") for name, value in row.items()} for row in csv.DictReader(file)]
+        """The history of the training, a row per epoch."""
+        return read_history(self.folder / "history.csv")
+
+
+def read_history(path: Path) -> list[dict[str, float]]:
+    """The rows of a history.csv. What was not recorded in an epoch is not a number."""
+    with path.open(newline="") as file:
+        return [{name: float(value or "nan") for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def read_runs(folders: list[Path]) -> list[Run]:

@@ -1,6 +1,5 @@
 """The figure `convergence` shows training and validation error over epochs, one panel per problem."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, plt
+from stcl.reporting.runs import read_history
 from stcl.study.cells import Cell
 from stcl.study.names import METHOD_NAMES, problem_name
 
@@ -61,9 +61,8 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _history(path: Path) -> History:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}
+    rows = read_history(path)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def _curves(ax: Axes, history: History, colour: str, relative: bool, window: int) -> None:

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import json
 import platform
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def opening(config: dict[str, Any]) -> str:
     if config["reduced"]:
         return REDUCED
     burgers = [s for name, s in config["problems"].items() if (s["problem"] or name) == "burgers"]
-    implicit = any(s["options"].get("scheme", "implicit") == "implicit" for s in burgers)
+    implicit = any(asdict(problems.load("burgers", **s["options"]))["scheme"] == "implicit" for s in burgers)
     return f"{FULL} {IMPLICIT_BURGERS}" if implicit else FULL
 
 
