@@ -36,6 +36,10 @@ PROBLEMS = list(PLAN.config.problems)
 TABLES = table_plans(PLAN)
 FIGURES = figure_plans(PLAN)
 OUT = PLAN.results
+# The blocks whose cells are evaluated in one job, with these cells. By default, each cell has a job of its own.
+TOGETHER = {
+    block.name: PLAN.final_cells([block]) for block in PLAN.evaluated_blocks if PLAN.config.evaluation.jobs == "block"
+}
 ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
 
@@ -102,8 +106,9 @@ def training_options(wildcards, input):
     return " ".join(f"--{name.replace('_', '-')} {input[name]}" for name in given)
 
 
-def test_inputs(wildcards):
-    dataset = PLAN.blocks[PLAN.cells[wildcards.cell].block].dataset
+def test_inputs(block):
+    """The test split of a block and its bank."""
+    dataset = PLAN.blocks[block].dataset
     kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/banks/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}
@@ -116,8 +121,7 @@ def run_files(cells, *names):
 
 def problem_cells(problem):
     """Every evaluated cell of a problem, those of its ablations included."""
-    long = PLAN.long_blocks.values()
-    return PLAN.final_cells(b for b in PLAN.blocks.values() if b.key == problem and b not in long)
+    return PLAN.final_cells(block for block in PLAN.evaluated_blocks if block.key == problem)
 
 
 def published_numbers(name):
