@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from stcl.core.layout import Layout
-from stcl.losses.metrics._squares import weighted_squares
 from stcl.losses.metrics._tables import Tables
+from stcl.losses.squares import weighted_squares
 from stcl.tangent.transforms import basis, frequencies
 
 
