@@ -361,11 +361,9 @@ class Burgers(Problem):
     def _tangent_tables(self) -> tuple[np.ndarray, ...]:
         """The parts of the coefficients that do not depend on u: of the node, of both neighbours in x, of both in t."""
         dx, dt = 1.0 / (self.nx - 1), 1.0 / (self.nt - 1)
-        itself, before = (
-            np.full((1, 1, 1, self.nt - 1), value) for value in (2 * self.viscosity / dx**2, -1 / (2 * dt))
-        )
-        itself[..., -1] += 1 / dt
-        before[..., -1] = -1 / dt
+        last = np.zeros((1, 1, 1, self.nt - 1))
+        last[..., -1] = 1 / dt
+        itself, before = 2 * self.viscosity / dx**2 + last, -1 / (2 * dt) - last / 2
         return itself, np.array(-self.viscosity / dx**2), np.full((1, 1, 1, 1), 1 / (2 * dt)), before
 
 
