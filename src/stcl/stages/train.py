@@ -96,7 +96,7 @@ def train_cell(
         "device": devices.name(device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
-        "rows": implementation(trainer.surrogate.mesh),
+        "passes": implementation(trainer.surrogate.mesh),
     }
     stores.write_json(out, record)
 
