@@ -52,7 +52,7 @@ static Weights unpack(const Size *size, real *const *flat) {
 #define TALL 8
 #elif defined(__AVX__)
 #define VECTOR_BYTES 32
-#define TALL 4
+#define TALL 6
 #else
 #define VECTOR_BYTES 16
 #define TALL 4
@@ -103,6 +103,8 @@ static inline __attribute__((always_inline)) void columns(const int wide, long M
 #if TALL > 4
         REST(4)
         REST(5)
+#endif
+#if TALL > 6
         REST(6)
         REST(7)
 #endif
