@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from stcl.stages.gradient_variance import GradientVariance
 from stcl.study.protocol import Training
 
 LOSSES = ("data", "derivative", "gamma")
+# The schedule leaves out a reduction that is not larger than this, so a rate just above the minimum stays where it is.
+SMALLEST_REDUCTION = 1e-8
 
 Pairs = tuple[Tensor, Tensor]  # inputs a and responses u on the training device
 
@@ -48,6 +50,7 @@ class Trainer:
             factor=settings.schedule.factor,
             patience=settings.schedule.patience,
             min_lr=settings.schedule.minimum,
+            eps=SMALLEST_REDUCTION,
         )
         self.best, self.best_epoch, self.best_weights = math.inf, 0, self._weights()
         self.history: list[dict[str, Any]] = []  # a column that was not measured in an epoch is None
@@ -57,6 +60,25 @@ class Trainer:
     @property
     def epoch(self) -> int:
         return len(self.history)
+
+    @property
+    def ended(self) -> Literal["budget", "early"] | None:
+        """Why there is nothing left to train: all epochs were run, or no better checkpoint came at the lowest rate.
+
+        It follows from the history alone, so a training that is resumed ends where it would have ended anyway.
+        """
+        if self.epoch >= self.settings.epochs:
+            return "budget"
+        wait = self.settings.finish_after
+        if wait is None or self.epoch - self.best_epoch < wait:
+            return None
+        last = self.history[-wait:]
+        return "early" if all(self._at_minimum(row["learning_rate"]) for row in last) else None
+
+    def _at_minimum(self, rate: float) -> bool:
+        """Whether the schedule can no longer reduce this learning rate."""
+        schedule = self.settings.schedule
+        return rate - max(rate * schedule.factor, schedule.minimum) <= SMALLEST_REDUCTION
 
     def run_epoch(self) -> None:
         """Makes one pass over the training set, validates, and updates schedule, best checkpoint and history."""
