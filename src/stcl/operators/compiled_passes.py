@@ -23,6 +23,7 @@ from stcl.operators.passes import dft_of
 from stcl.operators.weights import Weights
 
 SOURCE = Path(__file__).with_name("passes.c")
+HEADERS = [SOURCE.with_name(name) for name in ("matrix.h", "gelu.h", "spectrum.h")]
 REALS = {torch.float32: "float", torch.float64: "double"}
 _PROTOTYPE = re.compile(r"^(void|long) (\w+)\(([^)]*)\) \{", re.MULTILINE)  # it matches functions that are not static
 # Without errno and traps, the GELU is done in vectors. Nothing here changes the order of a sum.
@@ -140,7 +141,8 @@ def _declare(library: ctypes.CDLL, dtype: torch.dtype) -> None:
         "real *const *": ctypes.POINTER(ctypes.c_void_p),
         "long": ctypes.c_long,
     }
-    for result, name, parameters in _PROTOTYPE.findall(SOURCE.read_text()):
+    sources = "".join(path.read_text() for path in (*HEADERS, SOURCE))
+    for result, name, parameters in _PROTOTYPE.findall(sources):
         function = getattr(library, name)
         function.restype = ctypes.c_long if result == "long" else None
         declared = (" ".join(parameter.split()).removeprefix("const ") for parameter in parameters.split(","))
@@ -156,7 +158,8 @@ def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
     command = [*compiler, *FLAGS, f"-DREAL={REALS[dtype]}", "-lm"]
     try:
         version = subprocess.run([*compiler, "--version"], check=True, capture_output=True).stdout
-        identity = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), *map(str.encode, command), version, _machine()]))
+        sources = [path.read_bytes() for path in (SOURCE, *HEADERS)]
+        identity = hashlib.sha256(b"\0".join([*sources, *map(str.encode, command), version, _machine()]))
         path = _cache() / f"passes-{identity.hexdigest()[:24]}.so"
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=path.parent) as folder:
