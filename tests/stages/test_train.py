@@ -96,7 +96,8 @@ def same(first: train.Trainer, second: train.Trainer) -> bool:
 
     def numbers(t: train.Trainer) -> list:
         state = t.state_dict()
-        moments = [x for p in state["optimiser"]["state"].values() for x in p.values()]
+        optimiser = state["optimiser"]
+        moments = [optimiser["counts"], *optimiser["means"], *optimiser["squares"]]
         return [*state["surrogate"].values(), *state["best"][2].values(), *moments]
 
     def rows(t: train.Trainer) -> list:
