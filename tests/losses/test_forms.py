@@ -346,3 +346,22 @@ def test_blocks_are_refused_where_nothing_weighs_them():
     form = forms.load(ref.problem, settings.Residual())
     with pytest.raises(TypeError, match="one tensor, got the blocks momentum, divergence, boundary"):
         form(ref.a, ref.u, ref.v, ref.w, label=ref.u)
+
+
+def test_targets_of_all_batches_are_watched_and_only_the_last_updates_are_remembered(monkeypatch):
+    """The last batch of an epoch is smaller, and whoever never asks for the columns fills no memory."""
+    ref = reference("helmholtz")
+    form = forms.load(ref.problem, KRYLOV_HELMHOLTZ)
+    monkeypatch.setattr("stcl.losses.forms.krylov_target.WATCHED", 3)
+    assert form.epoch_columns() == {}
+    residuals = []
+    for count in (1, 3, 2, 3):
+        a, u, w = (x[:count] for x in (ref.a, ref.u, ref.w))
+        form(a, u, ref.v, w, label=u)
+        residuals.append(form.target(a, u, ref.v).residual.flatten())
+        memory = form._watch.residuals.data_ptr() if count == 3 else None
+    columns = form.epoch_columns()
+    assert columns["target_residual"] == pytest.approx(torch.cat(residuals[1:]).median().item())
+    assert columns["targets_unsolved"] == 0
+    form(ref.a, ref.u, ref.v, ref.w, label=ref.u)
+    assert form._watch.residuals.data_ptr() == memory

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from stcl.losses.data import DataLoss, Losses
@@ -32,7 +33,7 @@ class DerivativeInformed:
         prediction, derivative = self.term(surrogate, a, u, rows)
         data = self.data_loss(prediction, u)
         gamma = self.weight(data, derivative)
-        return Losses(data + gamma * derivative, data, derivative, gamma)
+        return Losses(torch.addcmul(data, gamma, derivative), data, derivative, gamma)
 
     def epoch_columns(self) -> dict[str, float]:
         return self.term.epoch_columns()
