@@ -1,10 +1,10 @@
-"""How many kernels does an update launch on a device where the rows are not compiled?
+"""How many kernels does an update launch on a device where the passes are not compiled?
 
     python benchmarks/launches.py
     python benchmarks/launches.py --by part
 
 On a GPU, networks of this size are bound by launches and not by arithmetic. This script counts them without a GPU. It
-runs updates on the CPU with the compiled rows switched off and counts, by a dispatch mode, the operations that would
+runs updates on the CPU with the compiled passes switched off and counts, by a dispatch mode, the operations that would
 start a kernel: views and bare allocations do not, and anything else counts once. An operation of a library, such as a
 Fourier transform or a fused optimiser, counts once as well, although it may start a few kernels.
 
@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from step import PAPER, Case, objective_of, step_of, surrogate_of
 
 from stcl import problems
-from stcl.operators import compiled_rows
+from stcl.operators import compiled_passes
 from stcl.stages.trainer import Trainer
 
 PROBLEMS = ("helmholtz", "diffusion", "burgers", "allen_cahn", "navier_stokes")
@@ -137,15 +137,15 @@ def trainer_of(kind: str, case: Case) -> tuple[Trainer, tuple[Tensor, Tensor, Te
 
 
 @contextmanager
-def rows_by_torch() -> Iterator[None]:
-    """No compiled rows, as on a GPU."""
-    with mock.patch.object(compiled_rows, "available", return_value=False):
+def passes_by_torch() -> Iterator[None]:
+    """No compiled passes, as on a GPU."""
+    with mock.patch.object(compiled_passes, "available", return_value=False):
         yield
 
 
 def count(kind: str, case: Case) -> Launches:
     """The launches of one update."""
-    with rows_by_torch():
+    with passes_by_torch():
         mode = Launches()
         if kind.startswith("textbook"):
             update: Callable[[], Any] = step_of(kind, case)

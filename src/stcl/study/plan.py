@@ -337,7 +337,7 @@ class Plan:
         return self.shown_cells(group)
 
     def timing_spec(self, group: str) -> TimingSpec:
-        """The spec of a comparison of run times, in which no cell records the variance of its gradients.
+        """The spec of a comparison of run times, in which no cell records the variance of its gradients or ends early.
 
         The value of λ does not matter to time, so every cell with a λ is timed, and named, with λ = 1.
         """
@@ -346,7 +346,8 @@ class Plan:
             timed = replace(cell, lam=1.0 if cell.lam is not None else None)
             spec = self.train_spec(timed)
             monitor = "mse" if spec.training.monitor == "jacobian" else spec.training.monitor
-            plain = _derived(spec.training, gradient_variance=False, jacobian_every=None, monitor=monitor)
+            unwatched = {"gradient_variance": False, "jacobian_every": None, "finish_after": None, "monitor": monitor}
+            plain = _derived(spec.training, **unwatched)
             specs[timed.path] = _derived(spec, training=plain)
         return TimingSpec(cells=specs, epochs=self.config.timing.epochs)
 
