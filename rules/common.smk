@@ -18,6 +18,7 @@ PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH",
 os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 
 from stcl.study.cells import SELECTED
+from stcl.study.coercion import plain
 from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import Plan
@@ -116,8 +117,7 @@ def run_files(cells, *names):
 
 def problem_cells(problem):
     """Every evaluated cell of a problem, those of its ablations included."""
-    long = PLAN.long_blocks.values()
-    return PLAN.final_cells(b for b in PLAN.blocks.values() if b.key == problem and b not in long)
+    return [cell for cell in PLAN.evaluated_cells if PLAN.blocks[cell.block].key == problem]
 
 
 def published_numbers(name):

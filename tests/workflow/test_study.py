@@ -74,6 +74,14 @@ def test_a_preview_names_what_is_missing(built):
     assert "(1 missing)" in output
 
 
+def test_the_cost_of_a_study_without_some_methods(empty):
+    """The two methods that are left out are neither asked for their settings nor counted."""
+    problem = empty.config["problems"]["helmholtz"] | {"methods": {"fno": {}}}
+    code, output = empty.run("cost", config=empty.config | {"problems": {"helmholtz": problem}, "studies": {}})
+    assert code == 0, output
+    assert re.search(r"^\| Total +\| +1 \|", output, re.MULTILINE)
+
+
 def test_a_problem_is_a_target(empty):
     jobs = empty.planned("burgers")
     assert jobs == {"dataset": 3, "bank": 2, "train": 4 + 3, "select": 1, "evaluate": 3, "by_problem": 1, "figure": 1}
