@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 # The path starts from this file. `workflow.basedir` is the folder of the Snakefile that was started, which can be
 # workflow/Snakefile, too.
@@ -24,9 +25,12 @@ from stcl.study.config import parse as parse_config  # `parse` is taken by snake
 from stcl.study.plan import Plan
 from stcl.core.canonical import canonical
 from stcl.runtime.provenance import code_id
-from stcl.reporting import captions
+from stcl.reporting import captions, terminal
 from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
+
+if workflow.is_main_process:  # not the snakemake inside a job of a cluster
+    terminal.install(logger, workflow.output_settings)
 
 try:
     PLAN = Plan(parse_config(config))

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,8 +92,11 @@ def test_a_killed_training_resumes_and_ends_with_the_same_bits(empty):
 def test_a_diverging_cell_says_where_and_does_not_stop_the_others(empty):
     config = one_cell(empty.config, learning_rate=1e30, epochs=30)
     config["problems"]["helmholtz"] = empty.config["problems"]["helmholtz"] | {"methods": {"fno": {}}}
-    code, _ = empty.run(config=config)
+    code, output = empty.run(config=config)
     assert code != 0
+    assert re.search(r"^\d\d:\d\d:\d\d FAILED  train diffusion/N16/stcl/lam1/seed0  \(0:", output, re.MULTILINE)
+    assert re.search(r"^      error: epoch \d+: .* training diverged", output, re.MULTILINE)
+    assert "--spec" not in output  # the reason is not lost among the settings
     log = (empty.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
     assert "error: epoch " in log
     assert " is nan; training diverged" in log or " is inf; training diverged" in log

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from plans import changed
+from plans import EVERYTHING, changed
 from plans_with_variants import with_variant
 
 pytestmark = pytest.mark.workflow
@@ -63,6 +63,15 @@ def test_every_table_is_complete(results):
         assert "missing" not in page.split("|", 1)[1]
         assert r"\end{table}" in (results / f"tables/{name}.tex").read_text()
         assert json.loads((results / f"tables/{name}.json").read_text())["caption"] == page.split("\n")[0]
+
+
+def test_a_run_without_a_terminal_takes_two_lines_for_a_job(built):
+    lines = (built.folder / "output").read_text().splitlines()
+    jobs = sum(EVERYTHING.values())
+    for what in ("start", "done"):
+        assert sum(re.match(rf"\d\d:\d\d:\d\d {what} ", line) is not None for line in lines) == jobs
+    assert len(lines) <= 2 * jobs + 4  # the profile, the plan, the log file, the time
+    assert any(f"({jobs} of {jobs + 1}, 0:" in line for line in lines)  # the last job only collects
 
 
 def test_a_preview_names_what_is_missing(built):
