@@ -25,7 +25,7 @@ from stcl.study.config import parse as parse_config  # `parse` is taken by snake
 from stcl.study.plan import Plan
 from stcl.core.canonical import canonical
 from stcl.runtime.provenance import code_id
-from stcl.reporting import captions, terminal
+from stcl.reporting import captions, status, terminal
 from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
 

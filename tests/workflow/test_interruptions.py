@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from project_copy import Workflow
 
 pytestmark = pytest.mark.workflow
 
@@ -33,6 +34,12 @@ def history(run: Path) -> list[dict]:
     """Every column but the clock."""
     rows = csv.DictReader((run / "history.csv").open(newline=""))
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def state(workflow: Workflow) -> str:
+    """What `stcl status` prints."""
+    command = [sys.executable, "-m", "stcl.cli", "status"]
+    return subprocess.run(command, cwd=workflow.folder, capture_output=True, text=True, check=True).stdout
 
 
 def training_processes(folder: Path) -> list[int]:
@@ -63,6 +70,7 @@ def test_a_killed_training_resumes_and_ends_with_the_same_bits(empty):
     process.communicate(timeout=100)
     assert process.returncode != 0
     assert not (empty.folder / target).exists()
+    assert re.search(r"\n  training diffusion/N16/stcl/lam1/seed0  after epoch \d+ of 400(\n|$)", state(empty))
 
     code, output = empty.run(target, config=config)
     assert code == 0, output
@@ -102,6 +110,10 @@ def test_a_diverging_cell_says_where_and_does_not_stop_the_others(empty):
     assert " is nan; training diverged" in log or " is inf; training diverged" in log
     assert (empty.folder / "results/tiny/runs/helmholtz/N8/fno/lam0/seed0/errors.json").exists()
     assert not (empty.folder / CELL / "train.json").exists()
+    page = state(empty)
+    assert re.search(r"^  trainings +1 +· +· +· +1$", page, re.MULTILINE)
+    assert "\n  training diffusion/N16/stcl/lam1/seed0\n    error: epoch " in page
+    assert "\n    log: results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log" in page
 
 
 def test_a_bad_configuration_is_refused_before_any_work(empty):
