@@ -212,6 +212,14 @@ class Plan:
         """One block of each dataset. All blocks of a dataset agree in what the data depends on."""
         return {block.dataset: block for block in reversed(self.blocks.values())}
 
+    @property
+    def banks(self) -> list[tuple[str, Split]]:
+        """The banks as pairs of dataset and split. Errors are measured on all test banks."""
+        problems = self.config.problems.items()
+        banks: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.datasets]
+        banks += [(name, "train") for name, settings in problems if settings.methods.offline_di]
+        return banks + [(name, "val") for name, settings in problems if settings.training.jacobian_every]
+
     # -- cells ------------------------------------------------------------------------------------------------
 
     def final_cells(self, blocks: Iterable[Block]) -> list[Cell]:
@@ -223,6 +231,12 @@ class Plan:
             for method, chosen in block.settings.methods.enabled()
             for seed in block.seeds
         ]
+
+    @property
+    def evaluated_cells(self) -> list[Cell]:
+        """The cells whose errors are measured: all that are reported but those of the long runs."""
+        long = self.long_blocks.values()
+        return self.final_cells(block for block in self.blocks.values() if block not in long)
 
     def shown_cells(self, name: str, all_seeds: bool = False) -> list[Cell]:
         """The cells of each method at the N that is shown, with the first seed or with all of them."""
