@@ -41,6 +41,10 @@ PROBLEMS = list(PLAN.config.problems)
 TABLES = table_plans(PLAN)
 FIGURES = figure_plans(PLAN)
 OUT = PLAN.results
+# The blocks whose cells are evaluated in one job, with these cells. By default, each cell has a job of its own.
+TOGETHER = {
+    block.name: PLAN.final_cells([block]) for block in PLAN.evaluated_blocks if PLAN.config.evaluation.jobs == "block"
+}
 ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
 
@@ -107,8 +111,9 @@ def training_options(wildcards, input):
     return " ".join(f"--{name.replace('_', '-')} {input[name]}" for name in given)
 
 
-def test_inputs(wildcards):
-    dataset = PLAN.blocks[PLAN.cells[wildcards.cell].block].dataset
+def test_inputs(block):
+    """The test split of a block and its bank."""
+    dataset = PLAN.blocks[block].dataset
     kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/banks/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}

@@ -208,6 +208,12 @@ class Plan:
         return run.n_train in settings.train_sizes and run.epochs == settings.training.epochs
 
     @cached_property
+    def evaluated_blocks(self) -> list[Block]:
+        """The blocks whose errors are reported. A long run shows its history alone."""
+        long = {block.name for block in self.long_blocks.values()}
+        return [block for block in self.blocks.values() if block.name not in long]
+
+    @cached_property
     def datasets(self) -> dict[str, Block]:
         """One block of each dataset. All blocks of a dataset agree in what the data depends on."""
         return {block.dataset: block for block in reversed(self.blocks.values())}
@@ -234,9 +240,8 @@ class Plan:
 
     @property
     def evaluated_cells(self) -> list[Cell]:
-        """The cells whose errors are measured: all that are reported but those of the long runs."""
-        long = self.long_blocks.values()
-        return self.final_cells(block for block in self.blocks.values() if block not in long)
+        """The cells whose errors are measured."""
+        return self.final_cells(self.evaluated_blocks)
 
     def shown_cells(self, name: str, all_seeds: bool = False) -> list[Cell]:
         """The cells of each method at the N that is shown, with the first seed or with all of them."""
@@ -398,8 +403,9 @@ class Plan:
         measured = self.blocks[cell.block].settings.training.jacobian_every is not None
         return [*modules, "stcl.stages.errors"] if measured else modules
 
-    def evaluate_modules(self, cell: Cell) -> list[str]:
-        return ["stcl.stages.evaluate", _problem_module(self.blocks[cell.block].problem)]
+    def evaluate_modules(self, name: str) -> list[str]:
+        """The modules of an evaluation, which are the same for all cells of a block."""
+        return ["stcl.stages.evaluate", _problem_module(self.blocks[name].problem)]
 
     def timing_modules(self, group: str) -> list[str]:
         return ["stcl.stages.timing", *(m for cell in self.timing_cells(group) for m in self._cell_modules(cell))]
