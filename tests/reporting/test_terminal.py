@@ -105,20 +105,25 @@ def test_a_job_that_was_asked_to_stop_has_not_failed(shown, tmp_path):
     handler, lines = shown
     log = tmp_path / "seed0.log"
     log.write_text("Traceback (most recent call last):\n  here\nKeyboardInterrupt\n")
+    handler.emit(plan(2))
     handler.emit(started(log))
-    handler.emit(failed(log))
-    assert lines()[-1].endswith(f" stopped train {CELL}  (0:00:00)")
+    handler.emit(failed(log, rule_msg="Slurm says CANCELLED"))
+    assert lines()[-2].endswith(f" stopped train {CELL}  (0:00:00)")
+    assert lines()[-1] == "    Slurm says CANCELLED"
     assert handler.failed == {}
+    handler.emit(record("Complete log(s): x.log"))
+    assert lines()[-3:-1] == ["stopped; the same command goes on: 1 of 2 jobs", f"  train {CELL}  {log}"]
 
 
-def test_a_job_that_is_tried_again_with_success_is_not_named_at_the_end(shown, tmp_path):
+@pytest.mark.parametrize("content", ["error: no memory\n", "stopped by SIGTERM after epoch 1 of 9; …\n"])
+def test_a_job_that_is_tried_again_with_success_is_not_named_at_the_end(shown, tmp_path, content):
     handler, lines = shown
     log = tmp_path / "seed0.log"
-    log.write_text("error: no memory\n")
+    log.write_text(content)
     for each in (plan(2), started(log), failed(log), started(log), record(event="job_finished", job_id=3)):
         handler.emit(each)
     handler.emit(record("Complete log(s): x.log"))
-    assert "failed: 1 of 2 jobs" not in lines()
+    assert not any("1 of 2 jobs" in line for line in lines())
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ class Terminal(logging.Handler):
         self.stream, self.details, self.screen = stream, details, screen
         self.running: dict[int, Job] = {}
         self.failed: dict[str, str] = {}  # name to log
+        self.stopped: dict[str, str] = {}
         self.done = self.total = 0
         self.started = time.time()
 
@@ -89,7 +90,8 @@ class Terminal(logging.Handler):
         elif event == "job_finished":
             job = self.running.pop(record.job_id)
             self.done += 1
-            self.failed.pop(job.name, None)  # it was tried again
+            for ended in (self.failed, self.stopped):
+                ended.pop(job.name, None)  # it was tried again
             if not job.collects:
                 counted = f"({self.done} of {self.total}, {clock(record.created - job.started)})"
                 yield self._line("done", f"{job.name}  {counted}")
@@ -98,9 +100,8 @@ class Terminal(logging.Handler):
         elif event in _UNSHOWN or (record.levelno < logging.WARNING and _USUAL.match(record.getMessage())):
             return
         else:
-            if record.getMessage().startswith("Complete log") and self.failed:
-                yield f"failed: {len(self.failed)} of {self.total} jobs"
-                yield from (f"  {name}  {log}" for name, log in self.failed.items())
+            if record.getMessage().startswith("Complete log"):
+                yield from self._unfinished()
             yield from (_COMMAND.sub("A command ", "\n".join(self._in_full(record)))).splitlines()
 
     def _plan(self, stats: dict[str, Any]) -> str:
@@ -115,19 +116,23 @@ class Terminal(logging.Handler):
         """
         job = self.running.pop(record.jobid)
         found = {path: log for path in record.log if (log := logs.read(Path(path))) and log.lines}
-        shown = f"{job.name}  ({clock(record.created - job.started)})"
-        if any(log.stopped for log in found.values()):
-            yield self._line("stopped", shown)
-            return
-        self.failed[job.name] = ", ".join(found or record.log)
-        yield self._line("FAILED", shown)
+        stopped = any(log.stopped for log in found.values())
+        (self.stopped if stopped else self.failed)[job.name] = ", ".join(found or record.log)
+        yield self._line("stopped" if stopped else "FAILED", f"{job.name}  ({clock(record.created - job.started)})")
         told = [record.rule_msg, *(f"{name}: {value}" for name, value in record.aux.items())]
         yield from (f"    {line}" for message in filter(None, told) for line in str(message).splitlines())
-        for path, log in found.items():
+        for path, log in () if stopped else found.items():
             yield f"    the end of {path}:"
             yield from (f"      {line}" for line in log.reason)
         if not found:
             yield from self._in_full(record)
+
+    def _unfinished(self) -> Iterator[str]:
+        """The jobs that did not come to their end, once more, because their lines have scrolled away."""
+        for title, ended in (("stopped; the same command goes on", self.stopped), ("failed", self.failed)):
+            if ended:
+                yield f"{title}: {len(ended)} of {self.total} jobs"
+                yield from (f"  {name}  {log}" for name, log in ended.items())
 
     def _in_full(self, record: logging.LogRecord) -> list[str]:
         text = self.details.format(record) if self.details else record.getMessage()
