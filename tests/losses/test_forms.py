@@ -253,29 +253,6 @@ def test_five_coefficients_are_the_operator(name):
     torch.testing.assert_close(by_stencil, by_derivative, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_residual_written_out_is_the_forward_mode_of_the_equation(shared):
-    ref = reference("navier_stokes")
-    generator = torch.Generator().manual_seed(0)
-    u, w = (torch.randn(x.shape, generator=generator, dtype=x.dtype, requires_grad=True) for x in (ref.u, ref.w))
-    v = ref.v if shared else torch.randn(3, 2, *ref.v.shape[1:], generator=generator, dtype=u.dtype)
-    written = tangent_residual(ref.problem, u, ref.a, w, v)
-    one_by_one = [
-        torch.func.jvp(ref.problem.residual, (u, ref.a), (w[:, k], v[k].expand_as(ref.a) if shared else v[:, k]))[1]
-        for k in range(2)
-    ]
-    forward = [torch.stack(blocks, dim=1) for blocks in zip(*one_by_one, strict=True)]
-    for got, expected in zip(written, forward, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12 * float(expected.detach().abs().max()))
-    weights = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in forward]
-    gradients = [
-        torch.autograd.grad(sum((x * y).sum() for x, y in zip(blocks, weights, strict=True)), (u, w))
-        for blocks in (written, forward)
-    ]
-    for got, expected in zip(*gradients, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-11 * float(expected.abs().max()))
-
-
 class Compact(problems.load("helmholtz").__class__):
     """A nine-point Laplacian: five coefficients are not enough."""
 
