@@ -86,7 +86,8 @@ def _training(plan: Plan, cell: Cell) -> Job:
 def _evaluation(plan: Plan, cell: Cell) -> Job:
     dataset = plan.blocks[cell.block].dataset
     needs = (f"runs/{cell.path}/train.json", f"data/{dataset}/test.json", f"banks/{dataset}/test.json")
-    return Job("evaluations", cell.path, f"runs/{cell.path}/errors.json", f"logs/evaluate/{cell.path}.log", needs)
+    log = cell.block if plan.config.evaluation.jobs == "block" else cell.path
+    return Job("evaluations", cell.path, f"runs/{cell.path}/errors.json", f"logs/evaluate/{log}.log", needs)
 
 
 def _list_of_cells(plan: Plan, problem: str) -> Job:
