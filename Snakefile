@@ -26,6 +26,10 @@ include: "rules/report.smk"
 include: "rules/cost.smk"
 
 
+onstart:
+    status.keep_config(config, Path(OUT))
+
+
 localrules:
     all,
     data,

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 # The path starts from this file. `workflow.basedir` is the folder of the Snakefile that was started, which can be
 # workflow/Snakefile, too.
@@ -18,14 +19,18 @@ PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH",
 os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 
 from stcl.study.cells import SELECTED
+from stcl.study.coercion import plain
 from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import Plan
 from stcl.core.canonical import canonical
 from stcl.runtime.provenance import code_id
-from stcl.reporting import captions
+from stcl.reporting import captions, status, terminal
 from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
+
+if workflow.is_main_process:  # not the snakemake inside a job of a cluster
+    terminal.install(logger, workflow.output_settings)
 
 try:
     PLAN = Plan(parse_config(config))
@@ -36,6 +41,10 @@ PROBLEMS = list(PLAN.config.problems)
 TABLES = table_plans(PLAN)
 FIGURES = figure_plans(PLAN)
 OUT = PLAN.results
+# The blocks whose cells are evaluated in one job, with these cells. By default, each cell has a job of its own.
+TOGETHER = {
+    block.name: PLAN.final_cells([block]) for block in PLAN.evaluated_blocks if PLAN.config.evaluation.jobs == "block"
+}
 ENVIRONMENT = "../workflow/envs/stcl.yaml"
 
 
@@ -102,8 +111,9 @@ def training_options(wildcards, input):
     return " ".join(f"--{name.replace('_', '-')} {input[name]}" for name in given)
 
 
-def test_inputs(wildcards):
-    dataset = PLAN.blocks[PLAN.cells[wildcards.cell].block].dataset
+def test_inputs(block):
+    """The test split of a block and its bank."""
+    dataset = PLAN.blocks[block].dataset
     kinds = {"data": f"{OUT}/data/{dataset}/test", "bank": f"{OUT}/banks/{dataset}/test"}
     manifests = {name: f"{path}.json" for name, path in kinds.items()}
     return manifests | {"stores": [ancient(path) for path in kinds.values()]}
@@ -116,8 +126,7 @@ def run_files(cells, *names):
 
 def problem_cells(problem):
     """Every evaluated cell of a problem, those of its ablations included."""
-    long = PLAN.long_blocks.values()
-    return PLAN.final_cells(b for b in PLAN.blocks.values() if b.key == problem and b not in long)
+    return [cell for cell in PLAN.evaluated_cells if PLAN.blocks[cell.block].key == problem]
 
 
 def published_numbers(name):

@@ -31,7 +31,7 @@ rule train:
 
 rule evaluate:
     input:
-        unpack(test_inputs),
+        unpack(lambda w: test_inputs(PLAN.cells[w.cell].block)),
         record="results/{preset}/runs/{cell}/train.json",
         weights="results/{preset}/runs/{cell}/weights.pt",
     output:
@@ -47,10 +47,41 @@ rule evaluate:
     resources:
         gpu=1,
     params:
-        code=lambda w: code_id(*PLAN.evaluate_modules(PLAN.cells[w.cell])),
+        code=lambda w: code_id(*PLAN.evaluate_modules(PLAN.cells[w.cell].block)),
     shell:
-        "python -m stcl.stages.evaluate --run {input.record} --data {input.data} --bank {input.bank} --out {output.means}"
+        "python -m stcl.stages.evaluate --data {input.data} --bank {input.bank} {input.record}"
         " --threads {threads} > {log} 2>&1"
+
+
+# With `evaluation: {jobs: block}`, these rules take the place of the one above. Snakemake prefers them because they have
+# no wildcards.
+for block_name, block_cells in TOGETHER.items():
+
+    rule:
+        name:
+            f"evaluate_{block_name}"
+        input:
+            **test_inputs(block_name),
+            records=run_files(block_cells, "train.json"),
+            weights=run_files(block_cells, "weights.pt"),
+        output:
+            means=run_files(block_cells, "errors.json"),
+            errors=run_files(block_cells, "errors.npz"),
+        log:
+            f"{OUT}/logs/evaluate/{block_name}.log",
+        benchmark:
+            f"{OUT}/benchmarks/evaluate/{block_name}.tsv"
+        localrule: True
+        conda:
+            ENVIRONMENT
+        threads: 1
+        resources:
+            gpu=1,
+        params:
+            code=code_id(*PLAN.evaluate_modules(block_name)),
+        shell:
+            "python -m stcl.stages.evaluate --data {input.data} --bank {input.bank} {input.records}"
+            " --threads {threads} > {log} 2>&1"
 
 
 rule select:

@@ -97,6 +97,15 @@ def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
     assert (missing["mean"], missing["std"], missing["n_seeds"], missing["n_unfinished"]) == ("", "", "0", "2")
 
 
+@pytest.mark.parametrize("log", ["diffusion/N8/fno/lam0/seed0", "diffusion"])
+def test_a_failed_evaluation_is_seen_whether_it_is_of_a_cell_or_of_a_block(results, run, log):
+    folders = [run("diffusion/N8/fno/lam0/seed0"), run("diffusion-m1/N8/fno/lam0/seed0")]
+    file = results / f"logs/evaluate/{log}.log"
+    file.parent.mkdir(parents=True)
+    file.write_text("error: store … is missing")
+    assert [run.status for run in read_runs(folders)] == ["failed", "missing"]
+
+
 def test_published_numbers_stand_beside_ours_and_large_differences_are_marked(two_seeds, tmp_path):
     published = {"field_error": {"diffusion": {8: {"fno": [40.0, 2.0], "stcl": [6.0, 0.5]}}}}
     table = errors.build({"table": "field_error"}, two_seeds, published)

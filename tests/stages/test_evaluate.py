@@ -1,5 +1,7 @@
 """The two reported errors, against loops and finite differences written out here."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,11 @@ import torch
 from stcl import problems
 from stcl.operators.build import build_surrogate
 from stcl.operators.settings import Network
+from stcl.runtime import checkpoint
+from stcl.stages import bank, data, evaluate
 from stcl.stages.errors import field_errors, jacobian_errors
+from stcl.study.config import parse
+from stcl.study.plan import Plan
 
 
 @pytest.fixture
@@ -42,3 +48,43 @@ def test_jacobian_error_is_per_sample_and_direction(setting):
             tangent = (ahead - behind) / (2 * step)
             expected = np.linalg.norm(tangent - w[i, k]) / np.linalg.norm(w[i, k])
             assert found[i, k] == pytest.approx(expected, rel=1e-6)
+
+
+def test_cells_that_are_measured_together_keep_their_own_errors(tmp_path, monkeypatch):
+    """Two networks with other weights, each against its errors by the functions above on the stored arrays."""
+    settings = {
+        "options": {"n": 9},
+        "samples": {"train": 4, "val": 4, "test": 4},
+        "train_sizes": [4],
+        "bank": {"train": 2, "test": 3},
+        "network": {"modes": 3, "width": 4, "layers": 2, "head": 4},
+        "methods": {"fno": {}},
+    }
+    plan = Plan(parse({"preset": "test", "reduced": True, "seeds": [0, 1], "problems": {"diffusion": settings}}))
+    split, labels = tmp_path / "test.json", tmp_path / "bank.json"
+    data.generate(plan.data_spec("diffusion", "test"), split, tmp_path / "work", "", workers=1)
+    bank.generate(plan.bank_spec("diffusion", "test"), split, labels, tmp_path / "work", "", workers=1)
+    records, expected = [], []
+    arrays = evaluate.HeldOut.read(split, labels, torch.device("cpu")).arrays
+    for cell in plan.final_cells([plan.blocks["diffusion"]]):
+        spec = plan.train_spec(cell)
+        torch.manual_seed(cell.seed)
+        surrogate = build_surrogate(problems.load("diffusion", n=9).layout, spec.network)
+        records.append(tmp_path / "runs" / cell.path / "train.json")
+        checkpoint.save(records[-1].with_name("weights.pt"), surrogate.state_dict())
+        records[-1].write_text(json.dumps({"spec": spec.json_dict(), "best_epoch": 3 + cell.seed}))
+        jacobian = jacobian_errors(surrogate, arrays["a"], arrays["v"], arrays["w"])
+        expected.append((field_errors(surrogate, arrays["a"], arrays["u"]).numpy(), jacobian.numpy()))
+    assert not np.array_equal(expected[0][0], expected[1][0])
+
+    monkeypatch.setattr("sys.argv", ["evaluate", "--data", str(split), "--bank", str(labels), *map(str, records)])
+    evaluate.main()
+    contents = {name: json.loads(path.read_text())["content"] for name, path in (("data", split), ("bank", labels))}
+    for seed, (record, (field, jacobian)) in enumerate(zip(records, expected, strict=True)):
+        kept = np.load(record.with_name("errors.npz"))
+        assert np.array_equal(kept["field"], field)
+        assert np.array_equal(kept["jacobian"], jacobian)
+        means = json.loads(record.with_name("errors.json").read_text())
+        assert means["field_error"] == pytest.approx(field.mean())
+        assert means["jacobian_error"] == pytest.approx(jacobian.mean())
+        assert (means["spec"]["seed"], means["best_epoch"], means["contents"]) == (seed, 3 + seed, contents)

@@ -4,12 +4,12 @@ import copy
 
 # The tiny study: five problems with three methods, one N, one seed; λ of diffusion's sTCL and of Burgers by validation;
 # two Krylov steps for Helmholtz, two sketch counts on two grids and another form for diffusion, a raw residual and a
-# long run of Helmholtz.
+# long run of Helmholtz. One job evaluates all cells of a problem, or of one setting of an ablation.
 EVERYTHING = {
     "dataset": 3 * (5 + 2),
     "bank": 5 + 5 + 2,
     "train": 15 + 2 + 4 + 2 + 4 + 1 + 1 + 3,
-    "evaluate": 15 + 2 + 4 + 1 + 1,
+    "evaluate": 5 + 2 + 4 + 1 + 1,
     "select": 2,
     "timing": 5 + 2,
     "conditioning": 2 + 1,
@@ -23,7 +23,7 @@ DIFFUSION = {
     "dataset": 9,
     "bank": 4,
     "train": 3 + 2 + 4 + 1,
-    "evaluate": 3 + 4 + 1,
+    "evaluate": 1 + 4 + 1,
     "select": 1,
     "timing": 2,
     "conditioning": 1,
@@ -32,7 +32,7 @@ DIFFUSION = {
     "figure": 1 + 4,
     "report": 1,
 }
-RETRAINED = {"train": 5 + 4 + 1, "evaluate": 3 + 4 + 1, "select": 1, "timing": 2, "by_problem": 1, "table": 9}
+RETRAINED = {"train": 5 + 4 + 1, "evaluate": 1 + 4 + 1, "select": 1, "timing": 2, "by_problem": 1, "table": 9}
 DRAWN = {"figure": 4}  # those with one problem's cells: convergence, samples of the problem, spread, ledger
 DRAWN_WITH_SKETCH = {"figure": 4 + 1}  # sketch_tradeoff too
 

@@ -22,14 +22,14 @@ def test_a_built_copy_plans_nothing(built):
         (
             "problems.diffusion.options.n",
             15,
-            {"dataset": 3, "bank": 2, "train": 6, "evaluate": 4, "select": 1, "timing": 1, "by_problem": 1, "table": 6}
+            {"dataset": 3, "bank": 2, "train": 6, "evaluate": 2, "select": 1, "timing": 1, "by_problem": 1, "table": 6}
             | DRAWN,
         ),
-        # not the fno cells: those of the problem, and q = 0
+        # the fno cells are not trained: those of the problem, and q = 0
         (
             "problems.diffusion.basis",
             "white",
-            RETRAINED | DRAWN_WITH_SKETCH | {"bank": 1, "train": 4 + 2 + 1, "evaluate": 2 + 2 + 1},
+            RETRAINED | DRAWN_WITH_SKETCH | {"bank": 1, "train": 4 + 2 + 1, "evaluate": 1 + 2 + 1},
         ),
         (
             "problems.diffusion.methods.stcl.lambda_grid",
@@ -39,13 +39,13 @@ def test_a_built_copy_plans_nothing(built):
         (
             "selection",
             "fixed",
-            {"evaluate": 3, "by_problem": 2, "table": 5} | {"figure": 5},  # trained when tuning; samples of two
+            {"evaluate": 2, "by_problem": 2, "table": 5} | {"figure": 5},  # trained when tuning; samples of two
         ),
         ("problems.diffusion.training.epochs", 4, RETRAINED | DRAWN_WITH_SKETCH),
         (
             "seeds",
             [0, 1],
-            {"train": 23, "evaluate": 15 + 2 + 4 + 1 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1 + 1 + 1, "figure": 4},
+            {"train": 23, "evaluate": 5 + 2 + 4 + 1 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1 + 1 + 1, "figure": 4},
         ),
         (
             "studies.minres_iterations.steps",
@@ -102,7 +102,7 @@ def test_a_variant_reruns_no_dataset_and_no_training_of_what_is_there(built):
     config = changed(built.config, "problems.burgers_published", built.config["problems"]["burgers"])
     config = changed(config, "problems.burgers_published.problem", "burgers")
     config = changed(config, "problems.burgers_published.options.scheme", "three_sweep")
-    added = {"dataset": 3, "bank": 2, "train": 3 + 4, "evaluate": 3, "select": 1, "timing": 1, "by_problem": 1}
+    added = {"dataset": 3, "bank": 2, "train": 3 + 4, "evaluate": 1, "select": 1, "timing": 1, "by_problem": 1}
     # the tables of all problems, convergence, spread, ledger, and the samples of the variant
     assert built.planned(config=config) == added | {"table": 5, "figure": 4, "report": 1}
 
@@ -127,16 +127,33 @@ def test_one_figure_is_a_target(built):
         assert built.planned(f"results/tiny/figures/{name}", config=config) == {"figure": 1}
 
 
-def test_rebuilding_a_producer_alone_makes_its_consumers_stale(empty):
-    """The consumers' own specs do not change here: only the manifest tells them."""
-    settings = {"fno": {}}
-    problem = empty.config["problems"]["diffusion"] | {"methods": settings}
-    config = empty.config | {"problems": {"diffusion": problem}, "studies": {}}
-    code, output = empty.run(config=config)
+@pytest.fixture
+def two_cells(empty):
+    """A study of two cells, each evaluated in a job of its own, which has been built as far as its errors."""
+    problem = empty.config["problems"]["diffusion"] | {"methods": {"fno": {}}, "train_sizes": [8, 16]}
+    config = empty.config | {"problems": {"diffusion": problem}, "studies": {}, "evaluation": {"jobs": "cell"}}
+    errors = [f"results/tiny/runs/diffusion/N{n}/fno/lam0/seed0/errors.json" for n in (8, 16)]
+    code, output = empty.run(*errors, config=config)
     assert code == 0, output
+    return empty, config, errors
+
+
+def test_a_study_of_single_evaluations(two_cells):
+    """What was measured is not measured again, neither with a new seed nor beside a cell that is trained again.
+
+    Together, the cells are measured anew: their job has other inputs.
+    """
+    workflow, config, errors = two_cells
+    new = [path.replace("seed0", "seed1") for path in errors]
+    seeds = changed(config, "seeds", [0, 1])
+    assert workflow.planned(*errors, *new, config=seeds) == {"train": 2, "evaluate": 2}
+    (workflow.folder / errors[0]).with_name("weights.pt").unlink()
+    assert workflow.planned(*errors, config=config) == {"train": 1, "evaluate": 1}
+    together = changed(config, "evaluation.jobs", "block")
+    assert workflow.planned(errors[1], config=together) == {"train": 1, "evaluate": 1}
+
+    # The consumers' own specs do not change here: only the manifest tells them.
     larger = changed(config, "problems.diffusion.samples.train", 17)
-    code, output = empty.run("results/tiny/data/diffusion/train.json", config=larger)
+    code, output = workflow.run("results/tiny/data/diffusion/train.json", config=larger)
     assert code == 0, output
-    planned = empty.planned(config=larger)
-    assert planned["train"] == 1
-    assert "dataset" not in planned
+    assert workflow.planned(*errors, config=larger) == {"train": 2, "evaluate": 2}

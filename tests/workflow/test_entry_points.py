@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from plans import EVERYTHING
+from project_copy import kind
 
 pytestmark = pytest.mark.workflow
 
@@ -16,9 +17,9 @@ CATALOGUE = ("-s", "workflow/Snakefile")
 def jobs(output: str) -> Counter[tuple[str, frozenset[str]]]:
     """Rule and output files of every job that a dry run describes. Rules that only collect have no output."""
     found: Counter[tuple[str, frozenset[str]]] = Counter()
-    for rule, body in re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)*)", output, re.MULTILINE):
+    for rule, body in re.findall(r"^(?:local)?rule ([\w-]+):\n((?:    .*\n)*)", output, re.MULTILINE):
         files = re.search(r"^    output: (.*)$", body, re.MULTILINE)
-        found[rule, frozenset(files[1].split(", ") if files else ())] += 1
+        found[kind(rule), frozenset(files[1].split(", ") if files else ())] += 1
     return found
 
 

@@ -129,8 +129,12 @@ def main() -> None:
     ARCHITECTURE.write_text(architecture_page(ARCHITECTURE.read_text()))
     rooms.draw(ROOMS)
     SCHEMA.write_text(json.dumps(schema(), indent=1, sort_keys=True) + "\n")
+    # One rule of evaluation stands for the rules of all blocks that the quick study has.
     graph = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--rulegraph"], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "snakemake", "--rulegraph", "--config", "evaluation={jobs: cell}"],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     subprocess.run(
         [sys.executable, "-m", "stcl.reporting.figures.rulegraph", str(RULE_GRAPH)], check=True, input=graph, text=True

@@ -51,7 +51,9 @@ def _read(folder: Path) -> Run:
     record, errors = (_content(folder / name) for name in ("train.json", "errors.json"))
     if record is not None and errors is not None:
         return Run(folder, cell, "done", record, errors)
-    failed = any(_ended_with_error(results / f"logs/{stage}/{cell.path}.log") for stage in ("train", "evaluate"))
+    # An evaluation has a log of the cell, or one of all cells of the block.
+    logs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
+    failed = any(_ended_with_error(results / f"logs/{log}.log") for log in logs)
     return Run(folder, cell, "failed" if failed else "missing", {}, {})
 
 

@@ -1,18 +1,20 @@
-"""The stage `evaluate` measures the field error and the Jacobian error of a trained cell on the test split.
+"""The stage `evaluate` measures the field error and the Jacobian error of trained cells on the test split.
 
-    python -m stcl.stages.evaluate --run runs/…/train.json --data data/test.json --bank banks/test.json \
-        --out runs/…/errors.json
+    python -m stcl.stages.evaluate --data data/test.json --bank banks/test.json runs/…/train.json [runs/…/train.json …]
 
-The errors of every sample and direction are kept in errors.npz, so that tables can be aggregated anew without another
-training.
+The mean errors of a cell go into errors.json beside its record. The errors of every sample and direction are kept in
+errors.npz, so that tables can be aggregated anew without another training. The cells of one command share the test
+split, which is read once.
 """
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stcl import problems
 from stcl.operators.build import build_surrogate
@@ -22,48 +24,67 @@ from stcl.stages.errors import field_errors, jacobian_errors
 from stcl.study.specs.train import TrainSpec
 
 
-def evaluate(run: Path, data: Path, bank: Path, out: Path, device: torch.device) -> None:
-    """Writes the mean errors to `out` and all of them to errors.npz beside it."""
+@dataclass(frozen=True)
+class HeldOut:
+    """The test data and its bank on the device, and the content hashes that the errors name."""
+
+    arrays: dict[str, Tensor]
+    contents: dict[str, str]
+
+    @classmethod
+    def read(cls, data: Path, bank: Path, device: torch.device) -> "HeldOut":
+        arrays = stores.read(data) | stores.read(bank)
+        manifests = {"data": data, "bank": bank}
+        return cls(
+            {name: torch.from_numpy(values).to(device) for name, values in arrays.items()},
+            {name: stores.read_manifest(path)["content"] for name, path in manifests.items()},
+        )
+
+
+def evaluate(run: Path, test: HeldOut, device: torch.device) -> None:
+    """Writes errors.json with the mean errors, and errors.npz with all of them, beside the record `run`."""
     record = json.loads(run.read_text())
     spec = TrainSpec.model_validate(record["spec"])
     problem = problems.load(spec.problem, **spec.options)
     surrogate = build_surrogate(problem.layout, spec.network)
     surrogate.load_state_dict(checkpoint.load(run.with_name("weights.pt")))
     surrogate.to(device)
-    arrays = {name: torch.from_numpy(v).to(device) for name, v in (stores.read(data) | stores.read(bank)).items()}
-    field = field_errors(surrogate, arrays["a"], arrays["u"]).cpu().numpy()
-    jacobian = jacobian_errors(surrogate, arrays["a"], arrays["v"], arrays["w"]).cpu().numpy()
-    np.savez(out.with_name("errors.npz"), field=field, jacobian=jacobian)
+    a, u, v, w = (test.arrays[name] for name in "auvw")
+    field = field_errors(surrogate, a, u).cpu().numpy()
+    jacobian = jacobian_errors(surrogate, a, v, w).cpu().numpy()
+    np.savez(run.with_name("errors.npz"), field=field, jacobian=jacobian)
     stores.write_json(
-        out,
+        run.with_name("errors.json"),
         {
             "spec": record["spec"],
             "field_error": float(field.mean(dtype=np.float64)),
             "jacobian_error": float(jacobian.mean(dtype=np.float64)),
             "best_epoch": record["best_epoch"],
-            "contents": {
-                name: stores.read_manifest(path)["content"] for name, path in (("data", data), ("bank", bank))
-            },
+            "contents": test.contents,
         },
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m stcl.stages.evaluate", description="Measure the test errors of one trained cell."
+        prog="python -m stcl.stages.evaluate", description="Measure the test errors of trained cells of one dataset."
     )
-    parser.add_argument("--run", type=Path, required=True, help="record of the training; its weights are beside it")
     parser.add_argument("--data", type=Path, required=True, help="manifest of the test split")
     parser.add_argument("--bank", type=Path, required=True, help="manifest of the test bank")
     parser.add_argument(
-        "--out", type=Path, required=True, help="file of mean errors to write; errors.npz is written beside it"
+        "runs",
+        type=Path,
+        nargs="+",
+        help="records of the trainings; their weights are beside them, and their errors are written there",
     )
     devices.add_options(parser)
     arguments = parser.parse_args()
     keep_heap()
     device = devices.chosen(arguments)
     try:
-        evaluate(arguments.run, arguments.data, arguments.bank, arguments.out, device)
+        test = HeldOut.read(arguments.data, arguments.bank, device)
+        for run in arguments.runs:
+            evaluate(run, test, device)
     except (stores.StoreError, FileNotFoundError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error
 

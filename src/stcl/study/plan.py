@@ -208,9 +208,23 @@ class Plan:
         return run.n_train in settings.train_sizes and run.epochs == settings.training.epochs
 
     @cached_property
+    def evaluated_blocks(self) -> list[Block]:
+        """The blocks whose errors are reported. A long run shows its history alone."""
+        long = {block.name for block in self.long_blocks.values()}
+        return [block for block in self.blocks.values() if block.name not in long]
+
+    @cached_property
     def datasets(self) -> dict[str, Block]:
         """One block of each dataset. All blocks of a dataset agree in what the data depends on."""
         return {block.dataset: block for block in reversed(self.blocks.values())}
+
+    @property
+    def banks(self) -> list[tuple[str, Split]]:
+        """The banks as pairs of dataset and split. Errors are measured on all test banks."""
+        problems = self.config.problems.items()
+        banks: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.datasets]
+        banks += [(name, "train") for name, settings in problems if settings.methods.offline_di]
+        return banks + [(name, "val") for name, settings in problems if settings.training.jacobian_every]
 
     # -- cells ------------------------------------------------------------------------------------------------
 
@@ -223,6 +237,11 @@ class Plan:
             for method, chosen in block.settings.methods.enabled()
             for seed in block.seeds
         ]
+
+    @property
+    def evaluated_cells(self) -> list[Cell]:
+        """The cells whose errors are measured."""
+        return self.final_cells(self.evaluated_blocks)
 
     def shown_cells(self, name: str, all_seeds: bool = False) -> list[Cell]:
         """The cells of each method at the N that is shown, with the first seed or with all of them."""
@@ -384,8 +403,9 @@ class Plan:
         measured = self.blocks[cell.block].settings.training.jacobian_every is not None
         return [*modules, "stcl.stages.errors"] if measured else modules
 
-    def evaluate_modules(self, cell: Cell) -> list[str]:
-        return ["stcl.stages.evaluate", _problem_module(self.blocks[cell.block].problem)]
+    def evaluate_modules(self, name: str) -> list[str]:
+        """The modules of an evaluation, which are the same for all cells of a block."""
+        return ["stcl.stages.evaluate", _problem_module(self.blocks[name].problem)]
 
     def timing_modules(self, group: str) -> list[str]:
         return ["stcl.stages.timing", *(m for cell in self.timing_cells(group) for m in self._cell_modules(cell))]

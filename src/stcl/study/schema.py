@@ -280,6 +280,18 @@ class Studies(Settings):
     )
 
 
+class Evaluation(Settings):
+    """How the errors on the test split are measured. The errors are the same in both cases."""
+
+    jobs: Literal["cell", "block"] = Field(
+        "cell",
+        description="what one job evaluates: `cell` is one training, so that its errors are there as soon as it ends; "
+        "`block` is all trainings of a problem, or of one setting of an ablation, which saves time where starting a "
+        "job takes longer than its work. Then one more or one new training of a block measures the whole block again, "
+        "and one that failed leaves the block without errors. On a cluster, such a job runs where snakemake runs",
+    )
+
+
 class Timing(Settings):
     """How run times are measured. The trainings of a comparison run a few epochs in turn, with nothing else running."""
 
@@ -336,6 +348,7 @@ class Config(Settings):
     studies: Studies = Field(
         default_factory=Studies, description="ablations and measurements beside the main tables; none if left out"
     )
+    evaluation: Evaluation = Field(default_factory=Evaluation, description="how errors on the test split are measured")
     timing: Timing = Field(default_factory=Timing, description="how run times are measured")
     figures: Figures = Field(default_factory=Figures, description="how the figures look")
 
