@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from step import PAPER, Case, objective_of, step_of, surrogate_of
 
 from stcl import problems
+from stcl.losses.data import Objective
 from stcl.operators import compiled_passes
 from stcl.stages.trainer import Trainer
 
@@ -114,8 +115,12 @@ class Launches(TorchDispatchMode):
 
 
 class _Watched:
-    def __init__(self, objective: Callable[..., Any], mode: Launches) -> None:
+    def __init__(self, objective: Objective, mode: Launches) -> None:
         self.objective, self.mode = objective, mode
+
+    def draw(self, rows: Tensor) -> Any:
+        self.mode.part = "loss forward"
+        return self.objective.draw(rows)
 
     def __call__(self, *args: Any) -> Any:
         self.mode.part = "loss forward"

@@ -16,7 +16,10 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "benchmarks")]
 import launches  # noqa: E402
 from dispatch import OneDevice  # noqa: E402
+from replay import by_recording  # noqa: E402
 from step import Case  # noqa: E402
+
+from stcl.runtime.graphs import WARM_UP, Captured  # noqa: E402
 
 OPTIONS = {
     "helmholtz": {"n": 17},
@@ -123,3 +126,22 @@ def test_updates_take_no_new_memory(kind, problem):
         after = memory()
     assert sum(after.values()) == sum(before.values())
     assert set(after) - new == set(before) - gradients
+
+
+@pytest.mark.parametrize(("kind", "problem"), [*KINDS, ("offline_di", "diffusion"), ("offline_di", "navier_stokes")])
+def test_a_replayed_training_is_the_training(kind, problem):
+    """Weights, losses and measurements after updates of which only the operations are repeated, as on a GPU.
+
+    The learning rate is a number on the CPU. So it is not changed here.
+    """
+    with launches.passes_by_torch():
+        (plain, batch), (replayed, _) = (launches.trainer_of(kind, case(problem)) for _ in range(2))
+        replayed._captured = Captured(replayed._step, by_recording)
+        a, u, _ = batch
+        for chosen in [*[[0, 1, 2]] * (WARM_UP + 4), [1, 0], [2, 1, 0], [0, 2, 1]]:
+            rows = torch.tensor(chosen)
+            losses = [trainer.update(a[rows], u[rows], rows) for trainer in (plain, replayed)]
+            torch.testing.assert_close(*losses, rtol=0, atol=0)
+    weights = [dict(trainer.surrogate.named_parameters()) for trainer in (plain, replayed)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert plain.objective.epoch_columns() == replayed.objective.epoch_columns()
