@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from step import PAPER, Case, objective_of, step_of, surrogate_of
 
 from stcl import problems
+from stcl.losses.data import Objective
 from stcl.operators import compiled_passes
 from stcl.stages.trainer import Trainer
 
@@ -114,8 +115,12 @@ class Launches(TorchDispatchMode):
 
 
 class _Watched:
-    def __init__(self, objective: Callable[..., Any], mode: Launches) -> None:
+    def __init__(self, objective: Objective, mode: Launches) -> None:
         self.objective, self.mode = objective, mode
+
+    def draw(self, rows: Tensor) -> Any:
+        self.mode.part = "loss forward"
+        return self.objective.draw(rows)
 
     def __call__(self, *args: Any) -> Any:
         self.mode.part = "loss forward"
@@ -139,8 +144,12 @@ def trainer_of(kind: str, case: Case) -> tuple[Trainer, tuple[Tensor, Tensor, Te
 @contextmanager
 def passes_by_torch() -> Iterator[None]:
     """No compiled passes, as on a GPU."""
-    with mock.patch.object(compiled_passes, "available", return_value=False):
+    with mock.patch.object(compiled_passes, "available", _never):  # a mock object would keep every argument
         yield
+
+
+def _never(*_: Any) -> bool:
+    return False
 
 
 def count(kind: str, case: Case) -> Launches:

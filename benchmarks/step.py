@@ -81,7 +81,7 @@ def step_of(kind: str, case: Case) -> Callable[[], None]:
 
     def step() -> None:
         optimiser.zero_grad()
-        objective(surrogate, a, u, rows).total.backward()
+        objective(surrogate, a, u, objective.draw(rows)).total.backward()
         nn.utils.clip_grad_norm_(parameters, settings.training.clip)
         optimiser.step()
 

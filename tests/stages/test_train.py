@@ -122,7 +122,7 @@ def test_each_method_lowers_its_losses(stored, name):
             term = done[method].objective.term
             term.load_state_dict(fresh)
             torch.manual_seed(0)
-            losses[seen] = term(done[seen].surrogate, a, u, torch.arange(len(a)))[1].item()
+            losses[seen] = term(done[seen].surrogate, a, u, term.draw(torch.arange(len(a))))[1].item()
         assert losses[method] < losses["fno"], method
 
 
@@ -290,7 +290,7 @@ def test_the_variances_are_those_of_the_gradients(stored):
         kept["total"].append(torch.cat([p.grad.flatten() for p in parameters]).double())
         step()
 
-    recorded.epoch_columns = objective.epoch_columns
+    recorded.epoch_columns, recorded.draw = objective.epoch_columns, objective.draw
     watched.objective, watched.optimiser.step = recorded, stepped
     row = watched._updates()
     for part, gradients in kept.items():

@@ -23,10 +23,20 @@ class Losses(NamedTuple):
     gamma: Tensor
 
 
-class Objective(Protocol):
-    """What the training loop asks for at every update; `rows` are the batch's positions in the training set."""
+Drawn = tuple[Tensor, ...]  # tensors on the device
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> Losses: ...
+
+class Objective(Protocol):
+    """What the training loop asks for at every update.
+
+    With what was drawn for it, an update is a function of tensors on the device: no number is read, nothing is drawn,
+    and state stays in the same memory. So it can be recorded and replayed.
+    """
+
+    def draw(self, rows: Tensor) -> Drawn:
+        """The random part of an update of a batch; `rows`, on the host, are its positions in the training set."""
+
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, drawn: Drawn) -> Losses: ...
     def epoch_columns(self) -> dict[str, float]:
         """What was measured since the last call, for the history of the training."""
 
@@ -90,7 +100,10 @@ class DataOnly:
         self.data_loss = data_loss
         self._zero: Tensor | None = None
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> Losses:
+    def draw(self, rows: Tensor) -> Drawn:
+        return ()
+
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, drawn: Drawn = ()) -> Losses:
         data = self.data_loss(surrogate(a), u)
         if self._zero is None:
             self._zero = torch.zeros_like(data)

@@ -11,6 +11,7 @@ from torch import Tensor
 from stcl.core.arrays import relative_error
 from stcl.losses.data import Objective
 from stcl.operators.surrogate import Surrogate
+from stcl.runtime.graphs import Captured, by_cuda
 from stcl.stages.gradient_variance import GradientVariance
 from stcl.stages.optimiser import Adam, Plateau
 from stcl.study.protocol import Training
@@ -47,6 +48,9 @@ class Trainer:
         self.history: list[dict[str, Any]] = []  # a column that was not measured in an epoch is None
         self.seconds = 0.0
         self.variance = GradientVariance(list(surrogate.parameters())) if settings.gradient_variance else None
+        # The measurement of variances takes new memory at every update, so it is never captured.
+        capture = settings.cuda_graphs and train[0].device.type == "cuda" and self.variance is None
+        self._captured = Captured(self._step, by_cuda) if capture else None
 
     @property
     def epoch(self) -> int:
@@ -96,8 +100,13 @@ class Trainer:
 
     def update(self, a: Tensor, u: Tensor, rows: Tensor) -> Tensor:
         """Takes one step of the optimiser on a batch. Returns (data loss, derivative loss, γ) on the device."""
+        step = self._captured or self._step
+        return step(a, u, *self.objective.draw(rows))
+
+    def _step(self, a: Tensor, u: Tensor, *drawn: Tensor) -> Tensor:
+        """What an update does after its random numbers were drawn. All of it is on the device."""
         self.optimiser.zero_grad()
-        losses = self.objective(self.surrogate, a, u, rows)
+        losses = self.objective(self.surrogate, a, u, drawn)
         if self.variance:
             self.variance.add(losses)
         losses.total.backward()
@@ -146,3 +155,5 @@ class Trainer:
         self.best, self.best_epoch, self.best_weights = state["best"]
         self.history, self.seconds = state["history"], state["seconds"]
         self.batches.set_state(state["batches"])
+        if self._captured is not None:
+            self._captured.forget()

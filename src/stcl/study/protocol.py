@@ -53,3 +53,8 @@ class Training(Settings):
     gradient_variance: bool = Field(
         False, description="whether the history records how much the gradients vary within each epoch"
     )
+    cuda_graphs: bool = Field(
+        False,
+        description="whether a GPU records an update once and repeats it, which saves the time between its kernels; "
+        "without a GPU, and with `gradient_variance`, it changes nothing. It has not been run on a GPU yet",
+    )
