@@ -8,7 +8,6 @@ matrix products, which for hundreds of right-hand sides is an order of magnitude
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
 
 from stcl.problems.base import SolveError
 
@@ -86,6 +85,8 @@ def _elimination_order(m: int) -> list[tuple[int, list[int]]]:
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:
     """The inverse by LAPACK's getri, in place. It is twice as fast as numpy's inverse for matrices of this size."""
+    from scipy.linalg import lapack  # here, because whoever only asks for a layout should not wait for it
+
     factor, pivots, info = lapack.dgetrf(matrix.T, overwrite_a=True)
     if info != 0:
         raise SolveError("block elimination met a singular block; the operator is singular or not finite")

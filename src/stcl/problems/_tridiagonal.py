@@ -5,7 +5,6 @@ right-hand side per matrix, `factorise` and `substitute` are for hundreds of rig
 """
 
 import numpy as np
-from scipy.linalg import lapack
 
 LARGEST_BLOCK = 8  # rows per block; it was the fastest of 4, 8, 16, 32, 64 for 200 right-hand sides
 
@@ -15,6 +14,8 @@ def solve(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, rhs: np.nd
 
     All systems are chained into one long system, which takes one LAPACK call.
     """
+    from scipy.linalg import lapack  # here, because whoever only asks for a layout should not wait for it
+
     lower, upper = lower.copy(), upper.copy()
     lower[..., 0] = upper[..., -1] = 0.0  # this uncouples each system from its neighbours in the chain
     *_, x, info = lapack.dgtsv(lower.ravel()[1:], diagonal.ravel(), upper.ravel()[:-1], rhs.ravel())

@@ -19,6 +19,7 @@ from stcl import problems
 from stcl.losses import forms, metrics
 from stcl.losses.settings import FormSettings, KrylovTarget, PreconditionedResidual
 from stcl.problems.base import SolveError
+from stcl.runtime.ending import end
 from stcl.runtime.stores import write_json
 from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.tangent.operator import TangentOperator
@@ -128,3 +129,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    end()

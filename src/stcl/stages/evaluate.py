@@ -20,6 +20,7 @@ from stcl import problems
 from stcl.operators.build import build_surrogate
 from stcl.runtime import checkpoint, devices, stores
 from stcl.runtime.allocator import keep_heap
+from stcl.runtime.ending import end
 from stcl.stages.errors import field_errors, jacobian_errors
 from stcl.study.specs.train import TrainSpec
 
@@ -91,3 +92,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    end()

@@ -17,6 +17,7 @@ import torch
 
 from stcl.runtime import devices
 from stcl.runtime.allocator import keep_heap
+from stcl.runtime.ending import end
 from stcl.runtime.stores import StoreError, write_json
 from stcl.stages.train import build_trainer
 from stcl.study.specs.timing import TimingSpec
@@ -77,3 +78,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    end()

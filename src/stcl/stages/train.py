@@ -28,6 +28,7 @@ from stcl.operators.duals import implementation
 from stcl.operators.surrogate import Surrogate
 from stcl.runtime import checkpoint, devices, options, stores
 from stcl.runtime.allocator import keep_heap
+from stcl.runtime.ending import end
 from stcl.runtime.progress import Progress
 from stcl.runtime.stopping import EXIT_CODE, Stopped, StopSignals
 from stcl.stages.methods import Setup
@@ -218,3 +219,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    end()

@@ -16,6 +16,7 @@ from stcl.operators.settings import Network
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import plt
 from stcl.runtime import checkpoint, stores
+from stcl.runtime.ending import end
 from stcl.study.names import METHOD_NAMES
 
 
@@ -93,3 +94,4 @@ def _show(ax: Axes, field: np.ndarray, layout: Layout, title: str, colormap: str
 
 if __name__ == "__main__":
     command.main("samples", draw)
+    end()
