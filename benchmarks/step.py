@@ -6,10 +6,10 @@
 One run takes all kinds of step in turns at the paper's size and prints one JSON object. A step is loss, backward,
 clipping and Adam, with the network, the loss form and the weights of config/paper.yaml; inputs and directions are the
 problem's own, responses are noise. Both sides run the same code but for the network: the textbook has full transforms,
-channels first, and a loop of torch.func.jvp for the tangents. Validation is a forward pass without gradients. With --small,
-grid, network, batch and q are those of the quick study, where the host's overhead counts. Times are medians over rounds; ratios are medians of the
-ratios within a round, so that a load that comes and goes hits both sides. Peak memory is what one step adds to a fresh
-process.
+channels first, and a loop of torch.func.jvp for the tangents. Validation is a forward pass without gradients. With
+--small, grid, network, batch and q are those of the quick study, where the host's overhead counts. Times are medians
+over rounds; ratios are medians of the ratios within a round, so that a load that comes and goes hits both sides. Peak
+memory is what one step adds to a fresh process.
 """
 
 import argparse

@@ -35,7 +35,7 @@ KINDS = [("data_only", "diffusion"), ("data_only", "navier_stokes"), *(("stcl", 
 
 
 def case(problem: str, batch: int = 3) -> Case:
-    return Case(problem, q=4, batch=batch, width=8, options=tuple(OPTIONS[problem].items()))
+    return Case(problem, q=4, batch=batch, network=(("width", 8),), options=tuple(OPTIONS[problem].items()))
 
 
 def test_views_and_allocations_are_not_counted_and_the_backward_pass_is():
