@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dry_runs import dry_run
 
 PROJECT = Path(__file__).resolve().parents[1]
 TARGETS = ("all", "burgers", "burgers_published")  # rules that only collect
@@ -28,20 +29,24 @@ class Workflow:
         self.folder = folder
         if built:
             shutil.copytree(built, folder, symlinks=True, dirs_exist_ok=True)  # times of files are kept
+        # Compiled modules are copied, too. Those that another process is about to write are called *.pyc.<number>.
+        other = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
         for part in () if built else PARTS:
             source = PROJECT / part
             if source.is_dir():
-                shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+                shutil.copytree(source, folder / part, ignore=other)
             else:
                 shutil.copy(source, folder / part)
         self.config = yaml.safe_load((folder / "config/test/tiny.yaml").read_text())
 
-    def start(self, *arguments: str, config: dict[str, Any] | None = None) -> subprocess.Popen:
+    def _arguments(self, arguments: tuple[str, ...], config: dict[str, Any] | None) -> tuple[str, ...]:
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(self.config if config is None else config, sort_keys=False))
-        command = [sys.executable, "-m", "snakemake", *arguments, "--configfile", str(path)]
+        return (*arguments, "--configfile", str(path))
+
+    def start(self, *arguments: str, config: dict[str, Any] | None = None) -> subprocess.Popen:
         return subprocess.Popen(
-            command,
+            [sys.executable, "-m", "snakemake", *self._arguments(arguments, config)],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -51,6 +56,8 @@ class Workflow:
 
     def run(self, *arguments: str, config: dict[str, Any] | None = None) -> tuple[int, str]:
         """Exit code and everything snakemake printed."""
+        if "-n" in arguments:
+            return dry_run(self.folder, *self._arguments(arguments, config))
         process = self.start(*arguments, config=config)
         output, _ = process.communicate(timeout=1500)
         return process.returncode, output

@@ -1,4 +1,4 @@
-"""Copies of the project: one in which the tiny study has been built, and empty ones."""
+"""Copies of the project: some in which the tiny study has been built, and empty ones."""
 
 import pytest
 from filelock import FileLock
@@ -19,6 +19,12 @@ def built(tmp_path_factory, worker_id) -> Workflow:
             assert code == 0, output
     assert (study / "exit_code").read_text() == "0", "the study could not be built; another test says why"
     return Workflow(tmp_path_factory.mktemp("built"), built=study)
+
+
+@pytest.fixture
+def changeable(built, tmp_path) -> Workflow:
+    """A built copy that one test may change as it likes."""
+    return Workflow(tmp_path, built=built.folder)
 
 
 @pytest.fixture

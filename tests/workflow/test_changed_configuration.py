@@ -127,33 +127,31 @@ def test_one_figure_is_a_target(built):
         assert built.planned(f"results/tiny/figures/{name}", config=config) == {"figure": 1}
 
 
-@pytest.fixture
-def two_cells(empty):
-    """A study of two cells, each evaluated in a job of its own, which has been built as far as its errors."""
-    problem = empty.config["problems"]["diffusion"] | {"methods": {"fno": {}}, "train_sizes": [8, 16]}
-    config = empty.config | {"problems": {"diffusion": problem}, "studies": {}, "evaluation": {"jobs": "cell"}}
-    errors = [f"results/tiny/runs/diffusion/N{n}/fno/lam0/seed0/errors.json" for n in (8, 16)]
-    code, output = empty.run(*errors, config=config)
-    assert code == 0, output
-    return empty, config, errors
-
-
-def test_a_study_of_single_evaluations(two_cells):
+def test_evaluations_of_single_cells(changeable):
     """What was measured is not measured again, neither with a new seed nor beside a cell that is trained again.
 
-    Together, the cells are measured anew: their job has other inputs.
+    Together or not, the errors are the same, but the jobs differ.
     """
-    workflow, config, errors = two_cells
+    errors = [f"results/tiny/runs/diffusion/N16/{run}/seed0/errors.json" for run in ("fno/lam0", "offline_di/lam1")]
+    together = [(changeable.folder / path).read_text() for path in errors]
+    config = changed(changeable.config, "evaluation.jobs", "cell")
+    assert changeable.planned(*errors, config=config) == {"evaluate": 2}
+    code, output = changeable.run(*errors, config=config)
+    assert code == 0, output
+    assert [(changeable.folder / path).read_text() for path in errors] == together
+
     new = [path.replace("seed0", "seed1") for path in errors]
     seeds = changed(config, "seeds", [0, 1])
-    assert workflow.planned(*errors, *new, config=seeds) == {"train": 2, "evaluate": 2}
-    (workflow.folder / errors[0]).with_name("weights.pt").unlink()
-    assert workflow.planned(*errors, config=config) == {"train": 1, "evaluate": 1}
-    together = changed(config, "evaluation.jobs", "block")
-    assert workflow.planned(errors[1], config=together) == {"train": 1, "evaluate": 1}
+    assert changeable.planned(*errors, *new, config=seeds) == {"train": 2, "evaluate": 2}
+    again = ("-R", errors[0].replace("errors", "train"))
+    assert changeable.planned(*errors, *again, config=config) == {"train": 1, "evaluate": 1}
+    assert changeable.planned(*errors) == {"evaluate": 1}
 
-    # The consumers' own specs do not change here: only the manifest tells them.
-    larger = changed(config, "problems.diffusion.samples.train", 17)
-    code, output = workflow.run("results/tiny/data/diffusion/train.json", config=larger)
+
+def test_rebuilding_a_producer_alone_makes_its_consumers_stale(changeable):
+    """The consumers' own specs do not change here: only the manifest tells them."""
+    config = changed(changeable.config, "problems.diffusion.samples.train", 17)
+    code, output = changeable.run("results/tiny/data/diffusion/train.json", config=config)
     assert code == 0, output
-    assert workflow.planned(*errors, config=larger) == {"train": 2, "evaluate": 2}
+    run = "results/tiny/runs/diffusion/N16/fno/lam0/seed0/train.json"
+    assert changeable.planned(run, config=config) == {"train": 1}

@@ -1,11 +1,10 @@
 """The Snakefile of the project's folder and workflow/Snakefile are two ways into one workflow."""
 
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
+from dry_runs import dry_run
 from plans import EVERYTHING
 from project_copy import kind
 
@@ -39,9 +38,9 @@ def test_both_take_the_quick_study_by_default(empty):
     """The copies of other tests are given a configuration, which would hide that the default one is not found."""
     plans = []
     for options in ((), CATALOGUE):
-        command = [sys.executable, "-m", "snakemake", *options, "-n", "data"]
-        done = subprocess.run(command, cwd=empty.folder, capture_output=True, text=True, check=True)
-        plans.append(jobs(done.stdout + done.stderr))
+        code, output = dry_run(empty.folder, *options, "-n", "data")
+        assert code == 0, output
+        plans.append(jobs(output))
     assert plans[0] == plans[1]
     assert any("results/quick/data/burgers/val.json" in files for _, files in plans[0])
 

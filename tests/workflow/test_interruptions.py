@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from plans import changed
 from project_copy import Workflow
 
 pytestmark = pytest.mark.workflow
@@ -56,35 +57,38 @@ def training_processes(folder: Path) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the training process through /proc")
-def test_a_killed_training_resumes_and_ends_with_the_same_bits(empty):
-    config = one_cell(empty.config, epochs=400)
+def test_a_killed_training_resumes_and_ends_with_the_same_bits(changeable):
+    config = one_cell(changeable.config, epochs=400)
     target = f"{CELL}/train.json"
-    process = empty.start(target, config=config)
+    earlier = set(changeable.folder.glob("work/train/*"))
+    process = changeable.start(target, config=config)
     deadline = time.monotonic() + 300
-    while not list(empty.folder.glob("work/train/*/state.pt")):
+    while not any(
+        (work / "state.pt").exists() for work in changeable.folder.glob("work/train/*") if work not in earlier
+    ):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, "no state was saved"
         time.sleep(0.05)
-    (victim,) = training_processes(empty.folder)
+    (victim,) = training_processes(changeable.folder)
     os.kill(victim, signal.SIGKILL)
     process.communicate(timeout=100)
     assert process.returncode != 0
-    assert not (empty.folder / target).exists()
-    assert re.search(r"\n  training diffusion/N16/stcl/lam1/seed0  after epoch \d+ of 400(\n|$)", state(empty))
+    assert not (changeable.folder / target).exists()
+    assert re.search(r"\n  training diffusion/N16/stcl/lam1/seed0  after epoch \d+ of 400(\n|$)", state(changeable))
 
-    code, output = empty.run(target, config=config)
+    code, output = changeable.run(target, config=config)
     assert code == 0, output
-    log = (empty.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
+    log = (changeable.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
     assert "resumed after epoch" in log
-    resumed = empty.folder / CELL
+    resumed = changeable.folder / CELL
     record = json.loads((resumed / "train.json").read_text())
 
-    data = empty.folder / "results/tiny/data/diffusion"
-    straight = empty.folder / "straight/train.json"
+    data = changeable.folder / "results/tiny/data/diffusion"
+    straight = changeable.folder / "straight/train.json"
     options = {"spec": json.dumps(record["spec"]), "train": data / "train.json", "val": data / "val.json"}
-    options |= {"out": straight, "work": empty.folder / "other", "code": record["code"]}
+    options |= {"out": straight, "work": changeable.folder / "other", "code": record["code"]}
     command = [sys.executable, "-m", "stcl.stages.train", *(str(x) for k, v in options.items() for x in (f"--{k}", v))]
-    subprocess.run(command, check=True, cwd=empty.folder, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, cwd=changeable.folder, stdout=subprocess.DEVNULL)
 
     expected = torch.load(straight.with_name("weights.pt"), weights_only=True)
     found = torch.load(resumed / "weights.pt", weights_only=True)
@@ -97,20 +101,22 @@ def test_a_killed_training_resumes_and_ends_with_the_same_bits(empty):
         assert record[key] == straight_record[key]
 
 
-def test_a_diverging_cell_says_where_and_does_not_stop_the_others(empty):
-    config = one_cell(empty.config, learning_rate=1e30, epochs=30)
-    config["problems"]["helmholtz"] = empty.config["problems"]["helmholtz"] | {"methods": {"fno": {}}}
-    code, output = empty.run(config=config)
+def test_a_diverging_cell_says_where_and_does_not_stop_the_others(changeable):
+    config = one_cell(changeable.config, learning_rate=1e30, epochs=30)
+    helmholtz = changed(changeable.config["problems"]["helmholtz"], "training.epochs", 4) | {"methods": {"fno": {}}}
+    config["problems"]["helmholtz"] = helmholtz
+    other = "results/tiny/runs/helmholtz/N8/fno/lam0/seed0/errors.json"
+    code, output = changeable.run(f"{CELL}/errors.json", other, config=config)
     assert code != 0
     assert re.search(r"^\d\d:\d\d:\d\d FAILED  train diffusion/N16/stcl/lam1/seed0  \(0:", output, re.MULTILINE)
     assert re.search(r"^      error: epoch \d+: .* training diverged", output, re.MULTILINE)
     assert "--spec" not in output  # the reason is not lost among the settings
-    log = (empty.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
+    log = (changeable.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
     assert "error: epoch " in log
     assert " is nan; training diverged" in log or " is inf; training diverged" in log
-    assert (empty.folder / "results/tiny/runs/helmholtz/N8/fno/lam0/seed0/errors.json").exists()
-    assert not (empty.folder / CELL / "train.json").exists()
-    page = state(empty)
+    assert json.loads((changeable.folder / other).read_text())["spec"]["training"]["epochs"] == 4
+    assert not (changeable.folder / CELL / "train.json").exists()
+    page = state(changeable)
     assert re.search(r"^  trainings +1 +· +· +· +1$", page, re.MULTILINE)
     assert "\n  training diffusion/N16/stcl/lam1/seed0\n    error: epoch " in page
     assert "\n    log: results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log" in page
@@ -124,14 +130,12 @@ def test_a_bad_configuration_is_refused_before_any_work(empty):
     assert not (empty.folder / "results").exists()
 
 
-def test_a_changed_store_is_refused(empty):
+def test_a_changed_store_is_refused(changeable):
     """The manifest says what the store held; a chunk that was overwritten since is not trained on."""
-    config = one_cell(empty.config)
-    code, output = empty.run("results/tiny/data/diffusion/train.json", config=config)
-    assert code == 0, output
-    chunk = next((empty.folder / "results/tiny/data/diffusion/train/fields.zarr/u/c/3").glob("0/0"))
+    config = one_cell(changeable.config, epochs=4)
+    chunk = next((changeable.folder / "results/tiny/data/diffusion/train/fields.zarr/u/c/3").glob("0/0"))
     chunk.write_bytes(bytes(chunk.stat().st_size))
-    code, output = empty.run(f"{CELL}/train.json", config=config)
+    code, output = changeable.run(f"{CELL}/train.json", config=config)
     assert code != 0
     assert "is not what train.json describes" in output
-    assert not (empty.folder / CELL / "train.json").exists()
+    assert not (changeable.folder / CELL / "train.json").exists()
