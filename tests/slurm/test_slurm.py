@@ -116,13 +116,9 @@ def run(slurm_cluster, tmp_path_factory) -> Run:
     process = start(workflow, *PROFILE, *targets, config=STUDY)
     try:
         wait_until(lambda: list(workflow.folder.glob("work/train/*/state.pt")), "a state was saved", process)
-<<<<<<< HEAD
-        environment = training_environment(workflow.folder, GOOD)
+        environment = environment_of(training(workflow.folder, GOOD))
         command = [sys.executable, "-m", "stcl.cli", "status"]
         page = subprocess.run(command, cwd=workflow.folder, capture_output=True, text=True, check=True).stdout
-=======
-        environment = environment_of(training(workflow.folder, GOOD))
->>>>>>> minutes
         (victim,) = (job for job in jobs() if job["JobId"] == environment["SLURM_JOB_ID"])
         slurm("scancel", victim["JobId"])
     finally:
