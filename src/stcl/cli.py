@@ -4,6 +4,7 @@ stcl diagnose my_problem.py        a file that defines `equation`, an stcl.Equat
 stcl diagnose helmholtz            a problem of this package
 stcl status                        how far the studies below `results` are
 stcl status results/quick --watch  one of them, shown again every two seconds
+stcl records results/paper-small   keeps what was measured there in records/, without weights
 """
 
 import argparse
@@ -56,8 +57,15 @@ def main() -> None:
         "--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help="show it again and again, until Ctrl-C"
     )
     status.add_argument("--all", action="store_true", help="name every running, stopped and failed job")
+    records = commands.add_parser(
+        "records",
+        help="keep what trainings measured, without weights, in records/",
+        description="Write a record of every evaluated training of a study, then check all records of it.",
+    )
+    records.add_argument("results", type=Path, help="results/<preset>")
+    records.add_argument("--configfile", type=Path, help="the study; default: the one that was run in the folder")
     arguments = parser.parse_args()
-    run = {"diagnose": _diagnose, "status": _status}[arguments.command]
+    run = {"diagnose": _diagnose, "status": _status, "records": _records}[arguments.command]
     run(arguments)
 
 
@@ -69,6 +77,19 @@ def _diagnose(arguments: argparse.Namespace) -> None:
         print(page(load(arguments.source, arguments.options)))
     except (ValueError, TangentError) as error:
         raise SystemExit(f"error: {error}") from error
+
+
+def _records(arguments: argparse.Namespace) -> None:
+    # They are loaded by name, because the library imports nothing of the workflow.
+    records = importlib.import_module("stcl.reporting.records")
+    status = importlib.import_module("stcl.reporting.status")
+    try:
+        written = records.write(arguments.results)
+        ((_, plan),) = status.studies([arguments.results], arguments.configfile)
+        checked = records.check(plan)
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"error: {error}") from error
+    print(f"{len(written)} records written, {len(checked)} in {records.FOLDER / arguments.results.name} checked")
 
 
 def _status(arguments: argparse.Namespace) -> None:
