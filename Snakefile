@@ -29,6 +29,7 @@ include: "rules/cost.smk"
 # Snakemake starts at most a hundred jobs per second, a limit that never binds here. But with it, every job that ends makes
 # the scheduler look at all waiting jobs once more per second until the study ends.
 onstart:
+    status.keep_config(config, Path(OUT))
     workflow.scheduler.job_rate_limiter = None
 
 

@@ -1,4 +1,4 @@
-"""How does the cost of an sTCL step grow with directions, grid, batch and width?
+"""How does the cost of a step, with and without tangents, grow with directions, grid, batch and width?
 
     python benchmarks/scaling.py
 
@@ -39,11 +39,19 @@ def main() -> None:
     cases = {
         "q": {q: Case("diffusion", q, args.batch) for q in SWEEPS["q"]},
         "grid": {n: Case("diffusion", 4, args.batch, options=(("n", n),)) for n in SWEEPS["grid"]},
-        "batch": {batch: Case("diffusion", 4, batch) for batch in SWEEPS["batch"]},
-        "width": {width: Case("diffusion", 4, args.batch, width) for width in SWEEPS["width"]},
+        "batch": {batch: Case("diffusion", 4, batch) for batch in sorted({*SWEEPS["batch"], args.batch})},
+        "width": {width: Case("diffusion", 4, args.batch, (("width", width),)) for width in SWEEPS["width"]},
     }
     seconds = {axis: medians(sweep, args.rounds) for axis, sweep in cases.items()}
-    (data_only,) = medians({0: Case("diffusion", 1, args.batch)}, args.rounds, "data_only").values()
+    plain = {axis: medians(sweep, args.rounds, "data_only") for axis, sweep in cases.items() if axis != "q"}
+    data_only = plain["batch"][args.batch]
+
+    def exponents(seconds: dict[str, dict[int, float]]) -> dict[str, float]:
+        return {
+            "nodes": exponent([n * n for n in seconds["grid"]], list(seconds["grid"].values())),
+            "batch": exponent(list(seconds["batch"]), list(seconds["batch"].values())),
+            "width": exponent(list(seconds["width"]), list(seconds["width"].values())),
+        }
 
     q, t = np.array(list(seconds["q"])), np.array(list(seconds["q"].values()))
     slope, constant = np.polyfit(q, t, 1)
@@ -52,14 +60,11 @@ def main() -> None:
         "batch": args.batch,
         "rounds": args.rounds,
         "seconds": {axis: {size: round(x, 4) for size, x in by_size.items()} for axis, by_size in seconds.items()},
-        "data_only_seconds": round(data_only, 4),
+        "data_only_seconds": {axis: {size: round(x, 4) for size, x in sizes.items()} for axis, sizes in plain.items()},
         "data_only_steps_per_direction": round(float(slope) / data_only, 3),
         "largest_deviation_from_line_in_q": round(float(np.abs(slope * q + constant - t).max() / t.max()), 3),
-        "exponents": {
-            "nodes": exponent([n * n for n in seconds["grid"]], list(seconds["grid"].values())),
-            "batch": exponent(list(seconds["batch"]), list(seconds["batch"].values())),
-            "width": exponent(list(seconds["width"]), list(seconds["width"].values())),
-        },
+        "exponents": exponents(seconds),
+        "data_only_exponents": exponents(plain),
     }
     print(json.dumps(report, indent=2))
 

@@ -1,13 +1,15 @@
 """What does a training step cost, with and without tangents, against the textbook network?
 
     python benchmarks/step.py --problem diffusion
+    python benchmarks/step.py --problem diffusion --small
 
 One run takes all kinds of step in turns at the paper's size and prints one JSON object. A step is loss, backward,
 clipping and Adam, with the network, the loss form and the weights of config/paper.yaml; inputs and directions are the
 problem's own, responses are noise. Both sides run the same code but for the network: the textbook has full transforms,
-channels first, and a loop of torch.func.jvp for the tangents. Times are medians over rounds; ratios are medians of the
-ratios within a round, so that a load that comes and goes hits both sides. Peak memory is what one step adds to a fresh
-process.
+channels first, and a loop of torch.func.jvp for the tangents. Validation is a forward pass without gradients. With
+--small, grid, network, batch and q are those of the quick study, where the host's overhead counts. Times are medians
+over rounds; ratios are medians of the ratios within a round, so that a load that comes and goes hits both sides. Peak
+memory is what one step adds to a fresh process.
 """
 
 import argparse
@@ -41,6 +43,7 @@ from stcl.operators.build import build_surrogate  # noqa: E402
 from stcl.operators.surrogate import Surrogate  # noqa: E402
 from stcl.problems.base import Problem  # noqa: E402
 from stcl.stages.methods import Setup, fno, stcl  # noqa: E402
+from stcl.stages.optimiser import Adam  # noqa: E402
 from stcl.study import config  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
@@ -55,8 +58,11 @@ class Case:
     problem: str
     q: int
     batch: int
-    width: int = 32
+    network: tuple[tuple[str, int], ...] = ()  # settings that differ from the paper's
     options: tuple[tuple[str, int], ...] = ()  # of the problem, to change its grid
+
+
+SMALL = (("modes", 6), ("width", 16), ("layers", 2), ("head", 32))
 
 
 class TextbookSurrogate(Surrogate):
@@ -72,24 +78,29 @@ def step_of(kind: str, case: Case) -> Callable[[], None]:
     problem = problems.load(settings.problem or case.problem, **(settings.options | dict(case.options)))
     torch.manual_seed(0)
     surrogate = surrogate_of(kind, case, problem)
-    parameters = list(surrogate.parameters())
-    fused = not any(p.is_complex() for p in parameters)
-    optimiser = torch.optim.Adam(parameters, lr=settings.training.learning_rate, fused=fused)
     a = torch.from_numpy(problem.network_input(problem.inputs(case.batch, "train"))).float()
     u, rows = torch.randn(case.batch, *problem.layout.response_shape), torch.arange(case.batch)
+    if kind.endswith("validation"):
+
+        def step() -> None:
+            with torch.no_grad():
+                surrogate(a)
+
+        return step
     objective = objective_of(kind, case, problem)
+    optimiser = Adam(surrogate.parameters(), settings.training.learning_rate, settings.training.adam_eps)
 
     def step() -> None:
         optimiser.zero_grad()
-        objective(surrogate, a, u, rows).total.backward()
-        nn.utils.clip_grad_norm_(parameters, settings.training.clip)
+        objective(surrogate, a, u, objective.draw(rows)).total.backward()
+        optimiser.clip(settings.training.clip)
         optimiser.step()
 
     return step
 
 
 def surrogate_of(kind: str, case: Case, problem: Problem) -> Surrogate:
-    network, layout = PAPER[case.problem].network.model_copy(update={"width": case.width}), problem.layout
+    network, layout = PAPER[case.problem].network.model_copy(update=dict(case.network)), problem.layout
     if kind.startswith("textbook"):
         shape = network.model_dump(exclude={"standardise"})
         return TextbookSurrogate(TextbookFNO(len(layout.channels), len(layout.responses), **shape), layout)
@@ -138,7 +149,8 @@ def neuraloperator(c_in: int, c_out: int, width: int, modes: int) -> nn.Module:
 
 def kinds() -> list[str]:
     peer = ["neuraloperator_data_only"] if importlib.util.find_spec("neuralop") else []
-    return ["textbook_data_only", *peer, "data_only", "textbook_stcl", "stcl", "offline_di"]
+    validation = ["textbook_validation", "validation"]
+    return [*validation, "textbook_data_only", *peer, "data_only", "textbook_stcl", "stcl", "offline_di"]
 
 
 def in_turns(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
@@ -182,8 +194,14 @@ def main() -> None:
     parser.add_argument("--q", type=int, default=4, help="directions per sample")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--small", action="store_true", help="the quick study's grid and network, batch 8, q = 2")
     args = parser.parse_args()
-    case = Case(args.problem, args.q, args.batch)
+    if args.small:
+        args.q, args.batch = 2, 8
+        quick = config.parse(yaml.safe_load((ROOT / "config" / "config.yaml").read_text())).problems[args.problem]
+        case = Case(args.problem, args.q, args.batch, SMALL, tuple(quick.options.items()))
+    else:
+        case = Case(args.problem, args.q, args.batch)
 
     seconds = in_turns({kind: step_of(kind, case) for kind in kinds()}, args.rounds)
     peak = {kind: in_fresh_process(partial(peak_megabytes, kind, case)) for kind in seconds}
@@ -192,6 +210,7 @@ def main() -> None:
         "stcl_over_data_only": ratio(seconds["stcl"], seconds["data_only"]),
         "offline_di_over_data_only": ratio(seconds["offline_di"], seconds["data_only"]),
         "data_only_speedup_vs_textbook": ratio(seconds["textbook_data_only"], seconds["data_only"]),
+        "validation_speedup_vs_textbook": ratio(seconds["textbook_validation"], seconds["validation"]),
         "stcl_memory_over_textbook": round(peak["stcl"] / peak["textbook_stcl"], 3),
     }
     if "neuraloperator_data_only" in seconds:
@@ -208,10 +227,10 @@ def main() -> None:
         "derivative_loss": PAPER[args.problem].methods.stcl.form.name,
         "steps": {
             kind: {
-                "median_seconds": round(statistics.median(times), 4),
-                "fastest_seconds": round(min(times), 4),
-                "slowest_seconds": round(max(times), 4),
-                "milliseconds_per_sample": round(1e3 * statistics.median(times) / args.batch, 2),
+                "median_seconds": round(statistics.median(times), 5),
+                "fastest_seconds": round(min(times), 5),
+                "slowest_seconds": round(max(times), 5),
+                "milliseconds_per_sample": round(1e3 * statistics.median(times) / args.batch, 3),
                 "peak_megabytes": round(peak[kind]),
             }
             for kind, times in seconds.items()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 # The path starts from this file. `workflow.basedir` is the folder of the Snakefile that was started, which can be
 # workflow/Snakefile, too.
@@ -18,14 +19,18 @@ PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH",
 os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 
 from stcl.study.cells import SELECTED
+from stcl.study.coercion import plain
 from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import Plan
 from stcl.core.canonical import canonical
 from stcl.runtime.provenance import code_id
-from stcl.reporting import captions
+from stcl.reporting import captions, status, terminal
 from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
+
+if workflow.is_main_process:  # not the snakemake inside a job of a cluster
+    terminal.install(logger, workflow.output_settings)
 
 try:
     PLAN = Plan(parse_config(config))
@@ -121,7 +126,7 @@ def run_files(cells, *names):
 
 def problem_cells(problem):
     """Every evaluated cell of a problem, those of its ablations included."""
-    return PLAN.final_cells(block for block in PLAN.evaluated_blocks if block.key == problem)
+    return [cell for cell in PLAN.evaluated_cells if PLAN.blocks[cell.block].key == problem]
 
 
 def published_numbers(name):

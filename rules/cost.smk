@@ -9,7 +9,8 @@ rule cost:
     conda:
         ENVIRONMENT
     params:
-        config=json.dumps(PLAN.config.model_dump(mode="json", by_alias=True)),
+        # As it was given. In the validated one, a method that is left out looks like one with its defaults.
+        config=json.dumps(plain(config)),
         timings=[path for problem in PROBLEMS if Path(path := f"{OUT}/timing/{problem}.json").exists()],
     shell:
         "python -m stcl.reporting.cost --config {params.config:q} --published config/published.yaml"

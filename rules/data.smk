@@ -56,14 +56,4 @@ rule data:
 
 rule banks:
     input:
-        expand("results/{preset}/banks/{dataset}/test.json", preset=PLAN.config.preset, dataset=PLAN.datasets),
-        [
-            f"{OUT}/banks/{problem}/train.json"
-            for problem in PROBLEMS
-            if PLAN.config.problems[problem].methods.offline_di
-        ],
-        [
-            f"{OUT}/banks/{problem}/val.json"
-            for problem in PROBLEMS
-            if PLAN.config.problems[problem].training.jacobian_every
-        ],
+        [f"{OUT}/banks/{dataset}/{split}.json" for dataset, split in PLAN.banks],

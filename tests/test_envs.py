@@ -12,7 +12,7 @@ from project_copy import PROJECT, Workflow
 
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 MODULES = {conda: name for name, conda in CONDA_NAMES.items()}
-DRIVER = {"snakemake", "pygments", "snakemake-executor-plugin-slurm"}  # nothing that a job imports
+DRIVER = {"snakemake", "pygments", "rich", "snakemake-executor-plugin-slurm"}  # nothing that a job imports
 
 
 def required() -> dict[str, SpecifierSet]:

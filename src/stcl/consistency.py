@@ -115,7 +115,7 @@ class TangentConsistency:
         inputs = equation.inputs_of(a)
         label = None if u is None else surrogate.responses(u, "labels u")
         self.directions.inputs = inputs
-        _, derivative = self.term(surrogate, inputs, label, None)
+        _, derivative = self.term(surrogate, inputs, label, self.term.draw(inputs))
         prediction = surrogate.predictions[-1]
         if callable(data):
             compared: Tensor | None = data(prediction)

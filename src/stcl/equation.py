@@ -47,6 +47,8 @@ class Equation:
     # stcl.core.interfaces.DiscreteEquation asks for these. A residual alone does not say them, so they are None.
     tangent_class = None
     tangent_residual = None
+    input_derivative = None
+    five_coefficients = None
     viscosity = None
     wave_number = None
 

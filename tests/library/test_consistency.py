@@ -59,7 +59,7 @@ def test_the_generic_loss_is_the_built_in_one(name):
     )
     objective = built_in.build(setup)
     sketch = copy.deepcopy(objective.term.directions)
-    losses = objective(model, a, u, None)
+    losses = objective(model, a, u, objective.draw(torch.arange(4)))
 
     axes = problem.layout.axes
     equation = stcl.Equation(

@@ -49,7 +49,7 @@ def check(objective, name: str, device: str) -> None:
 
     def update():
         optimiser.zero_grad()
-        losses = objective(model, a, u, rows)
+        losses = objective(model, a, u, objective.draw(rows))
         losses.total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()

@@ -253,29 +253,6 @@ def test_five_coefficients_are_the_operator(name):
     torch.testing.assert_close(by_stencil, by_derivative, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_residual_written_out_is_the_forward_mode_of_the_equation(shared):
-    ref = reference("navier_stokes")
-    generator = torch.Generator().manual_seed(0)
-    u, w = (torch.randn(x.shape, generator=generator, dtype=x.dtype, requires_grad=True) for x in (ref.u, ref.w))
-    v = ref.v if shared else torch.randn(3, 2, *ref.v.shape[1:], generator=generator, dtype=u.dtype)
-    written = tangent_residual(ref.problem, u, ref.a, w, v)
-    one_by_one = [
-        torch.func.jvp(ref.problem.residual, (u, ref.a), (w[:, k], v[k].expand_as(ref.a) if shared else v[:, k]))[1]
-        for k in range(2)
-    ]
-    forward = [torch.stack(blocks, dim=1) for blocks in zip(*one_by_one, strict=True)]
-    for got, expected in zip(written, forward, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12 * float(expected.detach().abs().max()))
-    weights = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in forward]
-    gradients = [
-        torch.autograd.grad(sum((x * y).sum() for x, y in zip(blocks, weights, strict=True)), (u, w))
-        for blocks in (written, forward)
-    ]
-    for got, expected in zip(*gradients, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-11 * float(expected.abs().max()))
-
-
 class Compact(problems.load("helmholtz").__class__):
     """A nine-point Laplacian: five coefficients are not enough."""
 
@@ -346,3 +323,22 @@ def test_blocks_are_refused_where_nothing_weighs_them():
     form = forms.load(ref.problem, settings.Residual())
     with pytest.raises(TypeError, match="one tensor, got the blocks momentum, divergence, boundary"):
         form(ref.a, ref.u, ref.v, ref.w, label=ref.u)
+
+
+def test_targets_of_all_batches_are_watched_and_only_the_last_updates_are_remembered(monkeypatch):
+    """The last batch of an epoch is smaller, and whoever never asks for the columns fills no memory."""
+    ref = reference("helmholtz")
+    form = forms.load(ref.problem, KRYLOV_HELMHOLTZ)
+    monkeypatch.setattr("stcl.losses.forms.krylov_target.WATCHED", 3)
+    assert form.epoch_columns() == {}
+    residuals = []
+    for count in (1, 3, 2, 3):
+        a, u, w = (x[:count] for x in (ref.a, ref.u, ref.w))
+        form(a, u, ref.v, w, label=u)
+        residuals.append(form.target(a, u, ref.v).residual.flatten())
+        memory = form._watch.residuals.data_ptr() if count == 3 else None
+    columns = form.epoch_columns()
+    assert columns["target_residual"] == pytest.approx(torch.cat(residuals[1:]).median().item())
+    assert columns["targets_unsolved"] == 0
+    form(ref.a, ref.u, ref.v, ref.w, label=ref.u)
+    assert form._watch.residuals.data_ptr() == memory

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from stcl.operators import compiled_rows
+from stcl.operators import compiled_passes
 
 
 @pytest.fixture(autouse=True)
@@ -10,10 +10,10 @@ def _double_precision(float64):
 
 
 @pytest.fixture(params=["compiled", "torch"])
-def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to do the rows, one after the other."""
+def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to do the passes, one after the other."""
     if request.param == "torch":
-        monkeypatch.setattr(compiled_rows, "available", lambda field: False)
-    elif not compiled_rows.available(torch.empty(())):
+        monkeypatch.setattr(compiled_passes, "available", lambda x: False)
+    elif not compiled_passes.available(torch.empty(())):
         pytest.skip("no C compiler with OpenMP")
     return request.param

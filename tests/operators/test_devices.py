@@ -18,7 +18,7 @@ def surrogate() -> Surrogate:
 
 @pytest.mark.parametrize("lead", [(2,), (3, 2)], ids=["shared", "per sample"])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_no_host_reads_and_one_device(device: str, lead: tuple[int, ...], rows: str) -> None:
+def test_no_host_reads_and_one_device(device: str, lead: tuple[int, ...], passes: str) -> None:
     model = surrogate().to(device)
     a, v = torch.randn(3, 9, device=device), torch.randn(*lead, 9, device=device)
     model.value_and_tangents(a, v)  # the cached matrices go to the device once

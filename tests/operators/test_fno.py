@@ -4,8 +4,9 @@ import copy
 
 import pytest
 import torch
-from textbook import TextbookFNO, loop_of_jvps, textbook_of
+from textbook import TextbookFNO, loop_of_jvps, textbook_of, textbook_weights
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from stcl.operators.fno import FNO
 
@@ -42,7 +43,7 @@ def gradients(network: torch.nn.Module, y: Tensor, dy: Tensor) -> dict[str, Tens
 
 @pytest.mark.parametrize("width", [6, 37])  # less and more than the vectors of a processor
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_same_function_as_textbook(case: tuple, width: int, rows: str) -> None:
+def test_same_function_as_textbook(case: tuple, width: int, passes: str) -> None:
     network, x, dx = draw(case, width, width + 4)
     textbook = textbook_of(network)
     y, dy = network.value_and_tangents(x, dx)
@@ -51,13 +52,59 @@ def test_same_function_as_textbook(case: tuple, width: int, rows: str) -> None:
     torch.testing.assert_close(network(x), expected, **TOLERANCE)
     torch.testing.assert_close(y, expected, **TOLERANCE)
     torch.testing.assert_close(dy, tangents, **TOLERANCE)
-    ours = gradients(network, y, dy)
+    ours = textbook_weights(network, gradients(network, y, dy))
     for name, gradient in gradients(textbook, expected, tangents).items():
         scale = gradient.abs().max()
         torch.testing.assert_close(ours[name] / scale, gradient.reshape(ours[name].shape) / scale, **TOLERANCE)
 
 
-def test_gradient_against_double_backward(rows: str) -> None:
+@pytest.mark.parametrize("case", CASES[:4], ids=str)
+def test_value_alone(case: tuple, passes: str) -> None:
+    """Without directions: the value, its gradients in weights and input, and the value without gradients."""
+    network, x, _ = draw(case)
+    textbook = textbook_of(network)
+    x.requires_grad_()
+    expected, y = textbook(x), network(x)
+    torch.testing.assert_close(y, expected, **TOLERANCE)
+    with torch.no_grad():
+        torch.testing.assert_close(network(x), expected, **TOLERANCE)
+
+    def bars(module: torch.nn.Module, y: Tensor) -> dict[str, Tensor]:
+        named = {"x": x} | dict(module.named_parameters())
+        return dict(zip(named, torch.autograd.grad(y.pow(3).sum(), list(named.values())), strict=True))
+
+    ours = textbook_weights(network, bars(network, y))
+    for name, gradient in bars(textbook, expected).items():
+        scale = gradient.abs().max()
+        torch.testing.assert_close(ours[name] / scale, gradient.reshape(ours[name].shape) / scale, **TOLERANCE)
+
+
+def test_gradients_of_gradients(passes: str) -> None:
+    """Of the value and of tangents: autograd differentiates the backward pass again."""
+    network, x, dx = draw(CASES[4])
+    network.requires_grad_(False)
+    assert torch.autograd.gradgradcheck(lambda x: network(x).pow(2).sum(), (x.requires_grad_(),), fast_mode=True)
+    both = lambda x, dx: sum(out.pow(2).sum() for out in network.value_and_tangents(x, dx))  # noqa: E731
+    assert torch.autograd.gradgradcheck(both, (x, dx.requires_grad_()), fast_mode=True)
+
+
+def test_every_transform_applies_to_the_value() -> None:
+    """vmap over inputs, forward over reverse, and dual numbers: each against plain loops or differences."""
+    network, x, dx = draw(CASES[1])
+    network.requires_grad_(False)
+    single = torch.func.vmap(lambda a: network(a.unsqueeze(0)).squeeze(0))(x)
+    torch.testing.assert_close(single, network(x), **TOLERANCE)
+    loss = lambda a: network(a).pow(2).sum()  # noqa: E731
+    _, curved = torch.func.jvp(torch.func.grad(loss), (x,), (dx[:, 0],))
+    step = 1e-5
+    difference = (torch.func.grad(loss)(x + step * dx[:, 0]) - torch.func.grad(loss)(x - step * dx[:, 0])) / (2 * step)
+    torch.testing.assert_close(curved, difference, rtol=1e-6, atol=1e-8)
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(network(forward_ad.make_dual(x, dx[:, 0]))).tangent
+    torch.testing.assert_close(tangent, network.value_and_tangents(x, dx)[1][:, 0], **TOLERANCE)
+
+
+def test_gradient_against_double_backward(passes: str) -> None:
     """Tangents by reverse mode twice, with no forward mode anywhere: w = ∂/∂c ⟨vjp(c), v⟩."""
     network, x, dx = draw(CASES[2])
     textbook = textbook_of(network)
@@ -67,13 +114,14 @@ def test_gradient_against_double_backward(rows: str) -> None:
     (pulled,) = torch.autograd.grad(y, x, cotangent, create_graph=True)
     tangents = [torch.autograd.grad((pulled * v).sum(), cotangent, create_graph=True)[0] for v in dx.unbind(1)]
     expected = gradients(textbook, y, torch.stack(tangents, 1))
-    for name, gradient in gradients(network, *network.value_and_tangents(x.detach(), dx)).items():
+    found = gradients(network, *network.value_and_tangents(x.detach(), dx))
+    for name, gradient in textbook_weights(network, found).items():
         scale = gradient.abs().max()
         torch.testing.assert_close(gradient / scale, expected[name].reshape(gradient.shape) / scale, **TOLERANCE)
 
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[4]], ids=str)
-def test_gradient_with_respect_to_input_and_directions(case: tuple, rows: str) -> None:
+def test_gradient_with_respect_to_input_and_directions(case: tuple, passes: str) -> None:
     network, x, dx = draw(case)
 
     def loss(x: Tensor, dx: Tensor) -> Tensor:
@@ -96,7 +144,7 @@ def test_first_order_taylor() -> None:
 def test_initial_weights_are_the_published_ones(init: str) -> None:
     """Same draws in the same order as the published network, which has 1x1 convolutions."""
     torch.manual_seed(3)
-    ours = FNO(3, 1, width=8, modes=3, layers=2, head=16, init=init).state_dict()
+    ours = textbook_weights(FNO(3, 1, width=8, modes=3, layers=2, head=16, init=init))
     torch.manual_seed(3)
     published = TextbookFNO(3, 1, width=8, modes=3, layers=2, head=16, init=init).state_dict()
     assert list(ours) == list(published)
@@ -144,14 +192,14 @@ def test_result_does_not_depend_on_the_batch() -> None:
         torch.testing.assert_close(dyi[0], dy[i], **TOLERANCE)
 
 
-def test_deterministic(rows: str) -> None:
+def test_deterministic(passes: str) -> None:
     network, x, dx = draw(CASES[0])
     first, second = (gradients(network, *network.value_and_tangents(x, dx)) for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("width", [6, 37])
-def test_single_precision_agrees_with_double(width: int, rows: str) -> None:
+def test_single_precision_agrees_with_double(width: int, passes: str) -> None:
     network, x, dx = draw(CASES[3], width, 2 * width)
     y, dy = network.value_and_tangents(x, dx)
     y32, dy32 = network.float().value_and_tangents(x.float(), dx.float())

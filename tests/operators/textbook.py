@@ -60,8 +60,20 @@ def textbook_of(network: FNO) -> TextbookFNO:
     shape = (network.head_out.out_features, width, network.modes, len(network.spectral), network.head_in.out_features)
     textbook = TextbookFNO(c_in, *shape)
     shapes = textbook.state_dict()
-    textbook.load_state_dict({name: w.reshape(shapes[name].shape) for name, w in network.state_dict().items()})
+    textbook.load_state_dict({name: w.reshape(shapes[name].shape) for name, w in textbook_weights(network).items()})
     return textbook
+
+
+def textbook_weights(network: FNO, gradients: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """The network's weights, or their gradients, by the textbook's names: kx ≥ 0 and kx < 0 as [in, out, kx, ky, 2]."""
+    named = {}
+    for name, w in (gradients or network.state_dict()).items():
+        if name.startswith("spectral."):
+            layer, halves = name.removesuffix(".weight"), w.permute(3, 4, 1, 0, 2).chunk(2, 2)
+            named |= {f"{layer}.positive": halves[0], f"{layer}.negative": halves[1]}
+        else:
+            named[name] = w
+    return named
 
 
 def loop_of_jvps(network: nn.Module, x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:

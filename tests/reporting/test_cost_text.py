@@ -19,3 +19,12 @@ def test_what_is_not_known_is_said_and_not_guessed():
 def test_measured_times_are_named_with_their_machine():
     record = {"cells": {"diffusion/N40/fno/lam0/seed0": {"epoch_seconds": 10.0, "epochs": 5}}, "device": "a card"}
     assert "measured on a card: Nonlinear diffusion" in text(estimate(timings=[record]))
+
+
+def test_the_cost_of_an_early_end_is_that_of_the_budget():
+    assert "end early" not in text(estimate())
+    problem = STUDY["problems"]["diffusion"]
+    may_end = problem | {"training": problem["training"] | {"finish_after": 2}}
+    study = STUDY | {"problems": STUDY["problems"] | {"diffusion": may_end}}
+    assert "may end early (`training.finish_after`) are counted with all their epochs" in text(estimate(study))
+    assert estimate(study).rows() == estimate().rows()

@@ -83,6 +83,14 @@ def test_a_variant_has_a_panel_of_its_own_and_a_long_run_that_of_its_problem(run
     assert [list(curve(ax, COLOURS["fno"], "-").get_ydata()) for ax in axes] == [[4.0], [2.0]]
 
 
+def test_a_training_that_ended_early_has_a_shorter_curve(run):
+    lengths = {"fno": 501, "stcl": 750}
+    runs = [run("burgers", m, history=[(1.0, 1.0)] * epochs) / "train.json" for m, epochs in lengths.items()]
+    (ax,) = convergence.draw({"relative": [], "smooth": True}, runs).axes
+    ends = [curve(ax, COLOURS[method], "-").get_xdata()[-1] for method in lengths]
+    assert ends == [500, 749]  # windows of three epochs
+
+
 @pytest.mark.parametrize(("epochs", "marked"), [(500, 0), (502, 1)])
 def test_only_what_is_longer_has_epoch_500_marked(run, epochs, marked):
     run_ = run("burgers", "fno", history=[(float(e), 1.0) for e in range(epochs)])

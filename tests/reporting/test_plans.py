@@ -48,6 +48,20 @@ def test_a_table_reads_the_runs_it_shows_and_no_others(config):
     assert ablation.records == ("conditioning/helmholtz-ablation-raw.json", "conditioning/helmholtz.json")
 
 
+def test_what_a_training_cost_that_may_end_early_is_read_from_its_record(config):
+    def runs():
+        return [file for file in table_plans(Plan(parse(config)))["wallclock"].files if file.startswith("runs/")]
+
+    assert runs() == []
+    config["problems"]["helmholtz"]["training"]["finish_after"] = 2
+    config["seeds"] = [0, 1]
+    assert runs() == [
+        f"runs/helmholtz/N8/{method}/lam{lam}/seed{seed}/train.json"
+        for method, lam in (("fno", 0), ("offline_di", 0.5), ("stcl", 0.5))
+        for seed in (0, 1)
+    ]
+
+
 def test_words_say_what_an_ablation_switches_off():
     plan = Plan(parse(yaml.safe_load((CONFIG / "config.yaml").read_text())))
     forms = table_plans(plan)["conditioning_ablation"].spec["forms"]

@@ -50,6 +50,7 @@ def files(tmp_path):
         "status": "done",
         "best_epoch": 70,
         "epochs": 77,
+        "ended": "early",
         "field_error": 0.0231,
         "jacobian_error": 0.5,
         "seconds": 9,
@@ -179,7 +180,7 @@ def test_every_training_and_store_is_named_with_its_hashes(config, files):
     assert stores.body == [["data/helmholtz/train", "`fedcba987654`", "`5701e`", "8", "—", "1.25", "3"]]
     done, failed = trainings.body
     assert done[0] == "helmholtz, N = 8, FNO, seed 5"
-    assert done[2:8] == ["`c0de`", "`0123456789ab`", "—", "70 of 77", "2.31", "50.00"]
+    assert done[2:8] == ["`c0de`", "`0123456789ab`", "—", "70 of 77, ended early", "2.31", "50.00"]
     assert failed[:3] == ["helmholtz, N = 8, FNO, seed 6", "failed", "—"]
 
 

@@ -28,14 +28,13 @@ def results(tmp_path):
 
 @pytest.fixture
 def run(results):
-    def write(path, field=None, jacobian=None, history="", lam=1.0, log=None):
+    def write(path, field=None, jacobian=None, history="", lam=1.0, log=None, training=None, **record):
         folder = results / "runs" / path
         if field is not None:
             folder.mkdir(parents=True)
-            spec = {"lam": lam, "training": {"epochs": 7}}
-            (folder / "train.json").write_text(
-                json.dumps({"spec": spec, "seconds": 1.0, "contents": {"train": "da7a"}})
-            )
+            spec = {"lam": lam, "training": {"epochs": 7} | (training or {})}
+            record |= {"spec": spec, "seconds": 1.0, "contents": {"train": "da7a"}}
+            (folder / "train.json").write_text(json.dumps(record))
             (folder / "errors.json").write_text(json.dumps({"field_error": field, "jacobian_error": jacobian}))
             (folder / "history.csv").write_text(history)
         if log is not None:
@@ -183,6 +182,20 @@ def test_sketch_tables_average_the_late_epochs(run, tmp_path):
     assert runtime.body == [["0", "1", "1.00"], ["2", "2.5", "2.50"]]
 
 
+@pytest.mark.parametrize(("first_epoch", "mean"), [(2, (8 + 2 + 4 + 2 * 3) / 5), (5, 3.0), (6, 3.0)])
+def test_variances_of_epochs_that_were_not_run_are_those_of_the_epochs_waited(run, first_epoch, mean):
+    """A budget of 6 epochs, of which 4 were run. The last two of these waited for a better checkpoint."""
+    rows = "\n".join(f"{epoch},0,0,{total}" for epoch, total in enumerate((99, 8, 2, 4), 1))
+    history = f"epoch,variance_raw,variance_weighted,variance_total\n{rows}\n"
+    training = {"epochs": 6, "finish_after": 2}
+    path = "diffusion-n9-q0/N8/fno/lam0/seed0"
+    folder = run(path, 0.1, 0.1, history, training=training, epochs=4, ended="early")
+    spec = {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}}, "table": "gradient_variance"}
+    table = sketch.build(spec | {"first_epoch": first_epoch}, [folder], None)
+    assert next(row["mean"] for row in table.rows if row["quantity"] == "total") == pytest.approx(mean)
+    assert sketch.EARLY in table.caption
+
+
 def test_the_share_of_the_weighted_variance_says_whether_a_larger_q_is_worth_it(run, tmp_path):
     def history(weighted, total):
         return f"epoch,variance_raw,variance_weighted,variance_total\n1,9,{weighted},{total}\n"
@@ -235,6 +248,29 @@ def test_labels_are_charged_to_offline_di(tmp_path):
     # half of the bank: 40 s, saved at 50 - 30 = 20 s a training
     assert table.body == [["Nonlinear diffusion", "8", "10", "50", "30", "40", "2", "8", "512", "2"]]
     assert wallclock.break_even(3.0, 5.0, 40.0) == float("inf")
+
+
+def test_a_training_that_ended_early_costs_the_epochs_that_it_ran(run, tmp_path):
+    """The budget is 10 epochs. Cells are timed with λ = 1 and have their epochs at any λ; another N does not count."""
+    methods = {"fno": 1.0, "stcl": 4.0, "offline_di": 2.0}
+    cells = {f"diffusion/N8/{m}/lam1/seed0": {"epoch_seconds": s, "epochs": 10} for m, s in methods.items()}
+    ends = {
+        "N8/fno/lam0/seed0": (10, "budget"),
+        "N8/stcl/lam0.5/seed0": (10, "budget"),
+        "N8/stcl/lam0.5/seed1": (5, "early"),
+        "N8/offline_di/lam1/seed0": (4, "early"),
+        "N16/stcl/lam0.5/seed0": (1, "budget"),
+    }
+    inputs = [timing(tmp_path / "t.json", cells), bank_ledger(tmp_path, "diffusion", seconds=44.0)]
+    inputs += [run(f"diffusion/{p}", 0.1, 0.1, epochs=n, ended=why) / "train.json" for p, (n, why) in ends.items()]
+    table = wallclock.build({}, inputs, None)
+    # half of the bank: 22 s, saved at 30 - 8 s a training
+    assert table.body == [["Nonlinear diffusion", "8", "10", "30", "8", "22", "2", "8", "512", "1"]]
+    assert "2 of 5 trainings behind these rows ended early, after 4 to 5 epochs" in table.caption
+    assert "published" not in table.caption
+    beside = wallclock.build({}, inputs, {"wallclock": {"diffusion": {"stcl": 99}}})
+    assert "The published trainings went through their budgets." in beside.caption
+    assert "early" not in wallclock.build({}, inputs[:3], None).caption
 
 
 def bank_ledger(folder, name, seconds, problem="diffusion"):
@@ -354,3 +390,5 @@ def test_every_training_has_a_row_and_errors_stay_fractions(two_seeds, run):
     assert (rows[0]["field_error"], rows[0]["epochs"], rows[0]["status"]) == (0.04, 7, "done")
     assert (rows[0]["data"], rows[0]["bank"]) == ("da7a", "")
     assert (rows[1]["field_error"], rows[1]["status"]) == ("", "missing")
+    early = run("diffusion/N8/fno/lam0/seed2", 0.1, 0.1, epochs=5, ended="early")
+    assert [row(found)[key] for found in read_runs([early]) for key in ("epochs", "ended")] == [5, "early"]

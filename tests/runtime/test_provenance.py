@@ -26,6 +26,8 @@ def package(tmp_path, monkeypatch):
     (folder / "top.py").write_text("import numpy\nfrom stcl.inner import middle\n")
     (folder / "inner" / "middle.py").write_text("def f():\n    from . import bottom\n    return bottom.x\n")
     (folder / "inner" / "bottom.py").write_text("x = 1\n")
+    (folder / "inner" / "bottom.c").write_text('#include <math.h>\n#include "bottom.h"\n')
+    (folder / "inner" / "bottom.h").write_text("#define X 1\n")
     (folder / "aside.py").write_text("y = 1\n")
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     return folder
@@ -46,6 +48,7 @@ def fresh_id(module="stcl.top"):
     [
         ("inner/bottom.py", "x = 2\n", False),
         ("inner/__init__.py", "z = 1\n", False),
+        ("inner/bottom.h", "#define X 2\n", False),
         ("inner/bottom.py", '"""What x is."""\n\nx = 1  # one\n', True),
         (
             "inner/middle.py",

@@ -94,6 +94,7 @@ class Run:
     code: int
     output: str
     environment: dict[str, str]  # of the training that was cancelled
+    page: str  # of `stcl status`, while it ran
     jobs: dict[str, list[dict[str, str]]]  # what Slurm knows of them, by rule
 
     def states(self, rule: str, cell: str) -> list[str]:
@@ -116,6 +117,8 @@ def run(slurm_cluster, tmp_path_factory) -> Run:
     try:
         wait_until(lambda: list(workflow.folder.glob("work/train/*/state.pt")), "a state was saved", process)
         environment = environment_of(training(workflow.folder, GOOD))
+        command = [sys.executable, "-m", "stcl.cli", "status"]
+        page = subprocess.run(command, cwd=workflow.folder, capture_output=True, text=True, check=True).stdout
         (victim,) = (job for job in jobs() if job["JobId"] == environment["SLURM_JOB_ID"])
         slurm("scancel", victim["JobId"])
     finally:
@@ -123,7 +126,7 @@ def run(slurm_cluster, tmp_path_factory) -> Run:
     by_rule = defaultdict(list)
     for job in jobs():
         by_rule[re.match(r"rule_(\w+?)_wildcards", job["Comment"])[1]].append(job)
-    return Run(workflow, code, (workflow.folder / "snakemake.log").read_text(), environment, by_rule)
+    return Run(workflow, code, (workflow.folder / "snakemake.log").read_text(), environment, page, by_rule)
 
 
 def test_cpu_stages_go_to_the_cpu_partition_and_training_to_the_gpu_partition(run):
@@ -135,6 +138,11 @@ def test_a_gpu_job_asks_for_one_gpu_and_sees_one(run):
     asked = {rule: {job.get("TresPerJob") for job in found} for rule, found in run.jobs.items()}
     assert asked == {"bank": {None}, "train": {"gres:gpu:1"}}
     assert run.environment["CUDA_VISIBLE_DEVICES"] in ("0", "1", "2")
+
+
+def test_the_status_shows_a_training_that_runs_on_a_node(run):
+    """Snakemake on this side has only submitted it."""
+    assert re.search(rf"\n  training diffusion/{GOOD}  epoch \d+/400  data .* left, 0:\d\d:\d\d elapsed", run.page)
 
 
 def history(folder: Path) -> list[dict]:
@@ -165,6 +173,9 @@ def test_a_failing_cell_is_retried_and_does_not_stop_the_others(run):
     assert run.code != 0
     assert run.states("train", DIVERGING) == ["FAILED", "FAILED"], run.output
     assert "training diverged" in run.log(DIVERGING)
+    assert re.search(
+        rf"FAILED  train diffusion/{re.escape(DIVERGING)} .*\n(    .*\n)*?      error: epoch 1: ", run.output
+    )
     assert not (run.workflow.folder / RUNS / DIVERGING / "train.json").exists()
     assert (run.workflow.folder / RUNS / GOOD / "train.json").exists()
     assert (run.workflow.folder / "results/slurm/banks/diffusion/test.json").exists()

@@ -144,6 +144,10 @@ def test_numbers_that_arrive_as_text_are_numbers(config):
         ),
         ("problems.diffusion.training", {"jacobian_every": 2}, "no validation directions; give bank.val"),
         ("problems.diffusion.training", {"monitor": "jacobian"}, "set jacobian_every: 1"),
+        ("problems.diffusion.training.finish_after", 0, "training.finish_after: .*greater than 0"),
+        ("problems.diffusion.training.finish_after", -5, "training.finish_after: .*greater than 0"),
+        ("problems.diffusion.training.finish_after", 2.5, "training.finish_after: .*integer"),
+        ("problems.diffusion.training", {"epochs": 3, "finish_after": 4}, "finish_after: it is more than the epochs"),
         ("problems.diffusion.options", {"n": "many"}, "problems.diffusion: .*option n: .*valid integer, got 'many'"),
         (
             "problems.diffusion.methods.stcl.form",

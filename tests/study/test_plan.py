@@ -195,6 +195,14 @@ def test_timing_leaves_the_gradient_variance_out(config):
     assert not any(spec.training.gradient_variance for spec in specs.values())
 
 
+def test_a_timed_training_does_not_end_early(config):
+    plain = Plan(parse(config)).timing_spec("diffusion")
+    config["problems"]["diffusion"]["training"]["finish_after"] = 2
+    plan = Plan(parse(config))
+    assert plan.timing_spec("diffusion") == plain
+    assert {plan.train_spec(cell).training.finish_after for cell in plan.shown_cells("diffusion")} == {2}
+
+
 def test_the_paper_holds_every_cell_of_its_tables():
     published = yaml.safe_load((CONFIG / "published.yaml").read_text())
     plan = Plan(parse(yaml.safe_load((CONFIG / "paper.yaml").read_text())))
@@ -263,11 +271,14 @@ def test_the_paper_chooses_the_lambda_of_navier_stokes_by_all_seeds():
 
 
 def test_the_small_paper_is_a_part_of_the_paper():
-    """The same specs, so that its numbers may stand beside the published ones."""
+    """The same specs but for the early end, so that its numbers may stand beside the published ones."""
     whole, part = (Plan(parse(yaml.safe_load((CONFIG / f"{n}.yaml").read_text()))) for n in ("paper", "paper-small"))
     assert part.cells
     for path, cell in part.cells.items():
-        assert part.train_spec(cell) == whole.train_spec(whole.cells[path])
+        spec = part.train_spec(cell)
+        assert spec.training.finish_after == 200
+        through = spec.training.model_copy(update={"finish_after": None})
+        assert spec.model_copy(update={"training": through}) == whole.train_spec(whole.cells[path])
     # Helmholtz' filter looks at the whole pool, so its training set is a prefix only of the same pool
     assert part.data_spec("helmholtz", "train") == whole.data_spec("helmholtz", "train")
     for dataset in part.datasets:

@@ -1,5 +1,7 @@
 """Numbers stay numbers: the same values, types and derivatives as torch's own arithmetic."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -38,3 +40,29 @@ def test_whole_numbers_are_promoted_as_ever():
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_tables_that_are_added_change_nothing(dtype):
+    """With directions, gradients of the tangents, and a table that is made inside, as problems make theirs."""
+    torch.manual_seed(0)
+    table = (10 * torch.randn(4, 4)).to(dtype)
+    x, along = torch.randn(3, 4, 4), torch.randn(3, 2, 4, 4, requires_grad=True)
+
+    def formula(x):
+        made = table.to(x.dtype) if dtype == torch.float32 else table
+        return (x**2 + table) * x + (made + x) + (x[0] + x) + x.sub(table.float()) + (table.float() + table[0].float())
+
+    def forward(mode):
+        def one(w):
+            with mode:
+                return torch.func.jvp(formula, (x,), (w,))
+
+        value, tangent = torch.func.vmap(one, in_dims=1, out_dims=(None, 1))(along)
+        return value, tangent, torch.autograd.grad(tangent.square().sum(), along)[0]
+
+    for found, expected in zip(forward(ScalarFactors()), forward(nullcontext()), strict=True):
+        assert found.dtype == expected.dtype
+        assert torch.equal(found, expected)
+    with ScalarFactors():
+        assert torch.equal(x - table.float(), torch.sub(x, table.float()))  # without any tangent

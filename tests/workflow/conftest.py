@@ -15,6 +15,7 @@ def built(tmp_path_factory, worker_id) -> Workflow:
             study.mkdir()
             code, output = Workflow(study).run()
             (study / "exit_code").write_text(str(code))
+            (study / "output").write_text(output)
             assert code == 0, output
     assert (study / "exit_code").read_text() == "0", "the study could not be built; another test says why"
     return Workflow(tmp_path_factory.mktemp("built"), built=study)

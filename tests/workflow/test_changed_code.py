@@ -40,8 +40,12 @@ def test_an_edit_of_the_code(built, path, expected):
     assert planned == expected | {"report": 1}
 
 
-@pytest.mark.parametrize("path", ["study/plan.py", "reporting/tables/plan.py", "reporting/figures/plan.py"])
-def test_an_edit_of_a_plan_alone_reruns_nothing(built, path):
+PLANS = ["study/plan.py", "reporting/tables/plan.py", "reporting/figures/plan.py"]
+SHOWN = ["reporting/jobs.py", "reporting/logs.py", "reporting/status.py", "reporting/terminal.py"]
+
+
+@pytest.mark.parametrize("path", [*PLANS, *SHOWN])
+def test_an_edit_of_a_plan_or_of_what_is_shown_of_a_run_reruns_nothing(built, path):
     assert built.planned_after_edit(f"src/stcl/{path}", lambda source: source + "\nCHANGED = True\n") == {}
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from plans import changed
+from project_copy import Workflow
 
 pytestmark = pytest.mark.workflow
 
@@ -33,6 +35,12 @@ def history(run: Path) -> list[dict]:
     """Every column but the clock."""
     rows = csv.DictReader((run / "history.csv").open(newline=""))
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def state(workflow: Workflow) -> str:
+    """What `stcl status` prints."""
+    command = [sys.executable, "-m", "stcl.cli", "status"]
+    return subprocess.run(command, cwd=workflow.folder, capture_output=True, text=True, check=True).stdout
 
 
 def training_processes(folder: Path) -> list[int]:
@@ -66,6 +74,7 @@ def test_a_killed_training_resumes_and_ends_with_the_same_bits(changeable):
     process.communicate(timeout=100)
     assert process.returncode != 0
     assert not (changeable.folder / target).exists()
+    assert re.search(r"\n  training diffusion/N16/stcl/lam1/seed0  after epoch \d+ of 400(\n|$)", state(changeable))
 
     code, output = changeable.run(target, config=config)
     assert code == 0, output
@@ -97,13 +106,20 @@ def test_a_diverging_cell_says_where_and_does_not_stop_the_others(changeable):
     helmholtz = changed(changeable.config["problems"]["helmholtz"], "training.epochs", 4) | {"methods": {"fno": {}}}
     config["problems"]["helmholtz"] = helmholtz
     other = "results/tiny/runs/helmholtz/N8/fno/lam0/seed0/errors.json"
-    code, _ = changeable.run(f"{CELL}/errors.json", other, config=config)
+    code, output = changeable.run(f"{CELL}/errors.json", other, config=config)
     assert code != 0
+    assert re.search(r"^\d\d:\d\d:\d\d FAILED  train diffusion/N16/stcl/lam1/seed0  \(0:", output, re.MULTILINE)
+    assert re.search(r"^      error: epoch \d+: .* training diverged", output, re.MULTILINE)
+    assert "--spec" not in output  # the reason is not lost among the settings
     log = (changeable.folder / "results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log").read_text()
     assert "error: epoch " in log
     assert " is nan; training diverged" in log or " is inf; training diverged" in log
     assert json.loads((changeable.folder / other).read_text())["spec"]["training"]["epochs"] == 4
     assert not (changeable.folder / CELL / "train.json").exists()
+    page = state(changeable)
+    assert re.search(r"^  trainings +1 +· +· +· +1$", page, re.MULTILINE)
+    assert "\n  training diffusion/N16/stcl/lam1/seed0\n    error: epoch " in page
+    assert "\n    log: results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log" in page
 
 
 def test_a_bad_configuration_is_refused_before_any_work(empty):

@@ -7,8 +7,10 @@ import re
 
 import numpy as np
 import pytest
-from plans import changed
+from plans import EVERYTHING, changed
 from plans_with_variants import with_variant
+
+from stcl.reporting import status
 
 pytestmark = pytest.mark.workflow
 
@@ -65,6 +67,40 @@ def test_every_table_is_complete(results):
         assert json.loads((results / f"tables/{name}.json").read_text())["caption"] == page.split("\n")[0]
 
 
+def test_a_run_without_a_terminal_takes_two_lines_for_a_job(built):
+    lines = (built.folder / "output").read_text().splitlines()
+    jobs = sum(EVERYTHING.values())
+    for what in ("start", "done"):
+        assert sum(re.match(rf"\d\d:\d\d:\d\d {what} ", line) is not None for line in lines) == jobs
+    assert len(lines) <= 2 * jobs + 4  # the profile, the plan, the log file, the time
+    assert any(f"({jobs} of {jobs + 1}, 0:" in line for line in lines)  # the last job only collects
+
+
+def test_the_status_knows_every_job_of_the_rules_and_finds_it_done(built, results):
+    ((folder, plan),) = status.studies([results], None)
+    found = status.read(folder, plan, now=0.0)
+    assert {item.state for item in found} == {"done"}
+    kinds = {kind: sum(item.job.kind == kind for item in found) for kind in {item.job.kind for item in found}}
+    named = {"dataset": "datasets", "bank": "banks", "train": "trainings", "evaluate": "evaluations"}
+    named |= {"select": "choices of λ", "timing": "timings", "conditioning": "conditioning", "figure": "figures"}
+    expected = {named[rule]: count for rule, count in EVERYTHING.items() if rule in named}
+    assert kinds == expected | {"tables": EVERYTHING["table"] + EVERYTHING["by_problem"], "report": 1}
+    assert all((results / item.job.log).is_file() for item in found)
+
+
+def test_the_status_sees_what_another_configuration_would_make_again(results, built):
+    """More epochs for one problem: its trainings, and what is made from them."""
+    config = changed(built.config, "problems.allen_cahn.training.epochs", 4)
+    found = status.read(results, status.Plan(status.parse(config)), now=0.0)
+    waiting = {(item.job.kind, item.job.name) for item in found if item.state == "waiting"}
+    cells = {f"allen_cahn/N8/{method}/seed0" for method in ("fno/lam0", "offline_di/lam1", "stcl/lam1")}
+    assert {name for kind, name in waiting if kind == "trainings"} == cells
+    assert {name for kind, name in waiting if kind == "evaluations"} == cells
+    assert ("tables", "field_error") in waiting
+    assert ("tables", "sketch_resolution") not in waiting
+    assert {item.state for item in found} == {"done", "waiting"}
+
+
 def test_a_preview_names_what_is_missing(built):
     config = changed(built.config, "seeds", [0, 1])
     code, output = built.run("preview", config=config)
@@ -72,6 +108,14 @@ def test_a_preview_names_what_is_missing(built):
     rows = list(csv.DictReader((built.folder / "results/tiny/preview/field_error.csv").open()))
     assert {(row["n_seeds"], row["n_unfinished"]) for row in rows} == {("1", "1")}
     assert "(1 missing)" in output
+
+
+def test_the_cost_of_a_study_without_some_methods(empty):
+    """The two methods that are left out are neither asked for their settings nor counted."""
+    problem = empty.config["problems"]["helmholtz"] | {"methods": {"fno": {}}}
+    code, output = empty.run("cost", config=empty.config | {"problems": {"helmholtz": problem}, "studies": {}})
+    assert code == 0, output
+    assert re.search(r"^\| Total +\| +1 \|", output, re.MULTILINE)
 
 
 def test_a_problem_is_a_target(empty):

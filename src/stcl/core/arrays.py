@@ -1,11 +1,14 @@
 """Small functions on arrays. They take numpy arrays or torch tensors, and import torch only when they meet a tensor."""
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_CONVERTED: dict[tuple[Any, ...], Any] = {}  # tensors of tables, by the table's id, which is its own while it lives
 
 
 def check_fields(what: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
@@ -34,14 +37,20 @@ def like(x: Any, table: np.ndarray) -> Any:
     """A constant table that can be combined with x.
 
     It is the table itself if x is a numpy array. If x is a tensor, so is the table: on x's device and, if it is
-    floating, in x's dtype.
+    floating, in x's dtype. It is converted once for as long as the table lives: an update copies nothing from the host.
     """
     if isinstance(x, np.ndarray):
         return table
     import torch
 
-    tensor = torch.from_numpy(table).to(x.device)
-    return tensor.to(x.dtype) if tensor.is_floating_point() else tensor
+    dtype = x.dtype if np.issubdtype(table.dtype, np.floating) else None
+    key = id(table), dtype, x.device
+    if key not in _CONVERTED:
+        # The tensor outlives the caller's context, so it is no inference tensor and, unlike from_numpy's, not wrapped.
+        with torch.inference_mode(False):
+            _CONVERTED[key] = torch.from_dlpack(table.copy()).to(x.device, dtype)
+        weakref.finalize(table, _CONVERTED.pop, key)
+    return _CONVERTED[key]
 
 
 def relative_error(predicted: "Tensor", reference: "Tensor", batch_axes: int = 1) -> "Tensor":

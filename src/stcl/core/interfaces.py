@@ -46,7 +46,22 @@ class DiscreteEquation(Protocol):
 
     @property
     def tangent_residual(self) -> Callable[..., Any] | None:
-        """(u, a, w, v) ↦ A w + B v, written out where that is measurably faster than forward mode; else None."""
+        """(u, a, w, v) ↦ A w + B v, written out where that is measurably faster than forward mode; else None.
+
+        Shapes are those of stcl.tangent.residual, and gradients in u and w flow.
+        """
+
+    @property
+    def input_derivative(self) -> Callable[..., Any] | None:
+        """(u, a, v) ↦ B v, [B, q, ...], written out; or None."""
+
+    @property
+    def five_coefficients(self) -> Callable[..., Any] | None:
+        """(u, a) ↦ A at the interior nodes of a rectangle, as five coefficients [B, 1, m1, m2] of each node; or None.
+
+        They belong to the node itself, then to the next and the previous node along the first axis, then the second.
+        Values on the boundary do not enter. A coefficient that is the same for all may have length one instead.
+        """
 
     def residual(self, u: "Tensor", a: "Tensor") -> Any:
         """F(u, a) for u [B, *response_shape] and a [B, *input_shape]: a tensor [B, ...] or a named tuple of them."""

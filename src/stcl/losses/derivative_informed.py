@@ -2,9 +2,10 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
-from stcl.losses.data import DataLoss, Losses
+from stcl.losses.data import DataLoss, Drawn, Losses
 from stcl.losses.weighting import RatioWeight
 from stcl.operators.surrogate import Surrogate
 
@@ -12,11 +13,12 @@ from stcl.operators.surrogate import Surrogate
 class DerivativeTerm(Protocol):
     """A loss on the surrogate's tangents.
 
-    It is called with a batch of inputs a, their responses u and, on the host, their positions `rows` in the training
-    set. It gives the prediction u_θ(a), which the data loss shares, and the derivative loss.
+    It is called with a batch of inputs a, their responses u, and what was drawn for them, as stcl.losses.data.Objective
+    says. It gives the prediction u_θ(a), which the data loss shares, and the derivative loss.
     """
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]: ...
+    def draw(self, rows: Tensor) -> Drawn: ...
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, drawn: Drawn) -> tuple[Tensor, Tensor]: ...
     def epoch_columns(self) -> dict[str, float]: ...
     def state_dict(self) -> dict: ...
     def load_state_dict(self, state: dict) -> None: ...
@@ -28,11 +30,14 @@ class DerivativeInformed:
     def __init__(self, data_loss: DataLoss, term: DerivativeTerm, weight: RatioWeight) -> None:
         self.data_loss, self.term, self.weight = data_loss, term, weight
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> Losses:
-        prediction, derivative = self.term(surrogate, a, u, rows)
+    def draw(self, rows: Tensor) -> Drawn:
+        return self.term.draw(rows)
+
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, drawn: Drawn) -> Losses:
+        prediction, derivative = self.term(surrogate, a, u, drawn)
         data = self.data_loss(prediction, u)
         gamma = self.weight(data, derivative)
-        return Losses(data + gamma * derivative, data, derivative, gamma)
+        return Losses(torch.addcmul(data, gamma, derivative), data, derivative, gamma)
 
     def epoch_columns(self) -> dict[str, float]:
         return self.term.epoch_columns()

@@ -27,9 +27,13 @@ class SketchDirections:
         if self.settings.source == "fresh":
             return self._fresh(lead)
         count = self.q if self.settings.shared else batch * self.q
-        rows = (torch.arange(count, device=self.device) + self.position) % len(self.pool)
-        self.position = (self.position + count) % len(self.pool)
-        return self.pool[rows].reshape(*lead, *self.pool.shape[1:])
+        # The pool begins anew behind its end, so that the rows of an update are always next to each other.
+        size = self.settings.pool
+        if len(self.pool) < size + count:
+            self.pool = torch.cat([self.pool[:size]] * (2 + count // size))[: size + count]
+        rows = self.pool[self.position : self.position + count]
+        self.position = (self.position + count) % size
+        return rows.reshape(*lead, *self.pool.shape[1:])
 
     def _pool(self) -> Tensor:
         """The same pool for every training seed, as published."""

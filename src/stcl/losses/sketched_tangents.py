@@ -27,11 +27,15 @@ class SketchedTangents:
     def __init__(self, form: TangentForm, directions: DirectionSource) -> None:
         self.form, self.directions = form, directions
 
+    def draw(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """The directions of an update of as many samples."""
+        return (self.directions.draw(len(rows)),)
+
     def __call__(
-        self, surrogate: Differentiable, a: Tensor, u: Tensor | None, rows: Tensor | None
+        self, surrogate: Differentiable, a: Tensor, u: Tensor | None, drawn: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         """The prediction and the derivative loss from one pass; without labels u, the prediction is the only state."""
-        v = self.directions.draw(len(a))
+        (v,) = drawn
         prediction, w = surrogate.value_and_tangents(a, v)
         return prediction, self.form(a, prediction, v, w, label=prediction if u is None else u)
 

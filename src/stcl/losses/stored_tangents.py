@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from stcl.operators.surrogate import Surrogate
 
@@ -17,12 +18,17 @@ class StoredTangents:
         self.directions, self.labels, self.q, self.device = directions.to(device), labels, q, device
         self.generator = torch.Generator().manual_seed(seed)
 
-    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The prediction and the derivative loss from one pass. The labels are those of `rows`; u is not used."""
+    def draw(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Directions of the bank, and the labels that the samples `rows` have along them."""
         chosen = torch.randperm(len(self.directions), generator=self.generator)[: self.q]
         labels = self.labels[rows[:, None], chosen].to(self.device, non_blocking=True)
-        prediction, w = surrogate.value_and_tangents(a, self.directions[chosen.to(self.device)])
-        return prediction, (surrogate.layout.score(w) - labels).square().mean()
+        return self.directions[chosen.to(self.device)], labels
+
+    def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, drawn: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """The prediction and the derivative loss from one pass; u is not used."""
+        v, labels = drawn
+        prediction, w = surrogate.value_and_tangents(a, v)
+        return prediction, mse_loss(surrogate.layout.score(w), labels)
 
     def epoch_columns(self) -> dict[str, float]:
         return {}

@@ -9,17 +9,21 @@ from stcl.losses.settings import Weighting
 class RatioWeight:
     """γ = λ · EMA(L_data) / max(EMA(L_deriv), floor), so that λ is the ratio of derivative to data loss.
 
-    Averages start at the first values they see. Everything stays on the device: no update waits for a host read.
+    Averages start at the first values they see. Everything stays on the device, in the same memory: no update waits for
+    a host read, and updates can be captured and replayed from the second one on.
     """
 
     def __init__(self, lam: float, settings: Weighting, device: torch.device) -> None:
         self.lam, self.settings = lam, settings
         self.averages = torch.zeros(2, device=device)  # moving averages of L_data and L_deriv
         self.started = False
+        self._zero = torch.zeros((), device=device)
 
     def __call__(self, data: Tensor, derivative: Tensor) -> Tensor:
         """γ for this update, without gradient."""
         current = torch.stack([data.detach(), derivative.detach().clamp_min(self.settings.floor)])
+        if current.dtype != self.averages.dtype:  # at the first update alone
+            self.averages, self._zero = self.averages.to(current), self._zero.to(current)
         if self.settings.update == "before":
             self._average(current)
             return self._gamma()
@@ -28,16 +32,17 @@ class RatioWeight:
         return gamma
 
     def _average(self, current: Tensor) -> None:
-        decay = self.settings.decay if self.started else 0.0
-        self.averages = decay * self.averages + (1 - decay) * current
+        self.averages.lerp_(current, 1 - self.settings.decay if self.started else 1.0)
         self.started = True
 
     def _gamma(self) -> Tensor:
-        return self.lam * self.averages[0] / self.averages[1].clamp_min(self.settings.floor)
+        # The average of losses that are all above the floor is above it, too.
+        return torch.addcdiv(self._zero, self.averages[0], self.averages[1], value=self.lam)
 
     def state_dict(self) -> dict:
-        return {"averages": self.averages.cpu(), "started": self.started}
+        return {"averages": self.averages.to("cpu", copy=True), "started": self.started}
 
     def load_state_dict(self, state: dict) -> None:
-        self.averages = state["averages"].to(self.averages.device)
+        self.averages = state["averages"].to(self.averages.device, copy=True)
+        self._zero = torch.zeros_like(self.averages[0])
         self.started = state["started"]

@@ -1,99 +1,92 @@
-"""The pieces of an FNO on a value and its q tangents at once, with their gradients.
-
-Between two pieces, only modes are mixed. All of them keep nothing but their inputs for the backward pass. What happens
-at the nodes is in `rows`. Here, half spectra become modes; this is the only place where rows meet.
-"""
+"""An FNO on a value and its q tangents at once, with its gradients, as one operation of autograd."""
 
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch.autograd import Function, forward_ad
+from torch.nn import functional as F
 
-from stcl.operators import compiled_rows, rows
-from stcl.operators.dft import TruncatedDFT, analyse_x, synthesise_x, truncated_dft
-
-
-class First(Function):
-    """(h, ḣ, P) ↦ (T Pᵀ, modes of T) with T = GELU(h, ḣ), as in `rows.first_forward`."""
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, dh: Tensor, weight: Tensor, cutoff: int) -> tuple[Tensor, Tensor]:
-        ctx.cutoff, dft = cutoff, _dft(h, cutoff)
-        ctx.save_for_backward(h, dh, weight)
-        local, half = _rows(h).first_forward(h, dh, weight, dft)
-        return local, analyse_x(dft, half)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, local_bar: Tensor, modes_bar: Tensor) -> tuple[Tensor | None, ...]:
-        h, dh, weight = ctx.saved_tensors
-        dft = _dft(h, ctx.cutoff)
-        half_bar = synthesise_x(dft, modes_bar, local_bar.shape[2])
-        return *_rows(h).first_backward(h, dh, weight, dft, local_bar, half_bar), None
+from stcl.operators import compiled_passes, passes
+from stcl.operators.forward_mode import value_and_tangents
+from stcl.operators.weights import Weights
 
 
-class Layer(Function):
-    """(H₀, modes, P) ↦ (T Pᵀ, modes of T) with T = GELU(H), H = H₀ + the field of the modes.
+def fno(x: Tensor, dx: Tensor | None, weights: Weights) -> tuple[Tensor, Tensor | None]:
+    """y [B, nx, ny, c_out] and, with directions dx, its tangents [B, q, nx, ny, c_out].
 
-    This is all of a spectral layer that touches whole fields. H is completed in place of H₀, which nobody else needs.
+    x is [B, nx, ny, c_in]; dx is [B, q, nx, ny, c_in], or has one sample, row or column that stands for all.
     """
+    flat = weights.flat()
+    tensors = (x, *flat) if dx is None else (x, dx, *flat)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return _Passes.apply(x, dx, *flat)
+    y, dy, _ = _implementation(x).forward(x, dx, weights, keep=False)
+    return y, dy
+
+
+class _Passes(Function):
+    """Forward and backward pass. Gradients of gradients go through `plain`."""
 
     @staticmethod
-    def forward(ctx: Any, dual: Tensor, modes: Tensor, weight: Tensor, cutoff: int) -> tuple[Tensor, Tensor]:
-        ctx.cutoff, dft = cutoff, _dft(dual, cutoff)
-        local, half = _rows(dual).block_forward(dual, synthesise_x(dft, modes, dual.shape[2]), weight, dft)
-        ctx.save_for_backward(dual, weight)
-        return local, analyse_x(dft, half)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, local_bar: Tensor, modes_bar: Tensor) -> tuple[Tensor | None, ...]:
-        dual, weight = ctx.saved_tensors
-        dft = _dft(dual, ctx.cutoff)
-        half_bar = synthesise_x(dft, modes_bar, dual.shape[2])
-        dual_bar, half_bar, weight_bar = _rows(dual).block_backward(dual, weight, dft, local_bar, half_bar)
-        return dual_bar, analyse_x(dft, half_bar), weight_bar, None
-
-
-class Head(Function):
-    """(H₀, modes, W₁, b₁, W₂, b₂) ↦ (y, ẏ), as in `rows.head_forward`, with H as in `Layer`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, dual: Tensor, modes: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, cutoff: int
-    ) -> tuple[Tensor, Tensor]:
-        ctx.cutoff, dft = cutoff, _dft(dual, cutoff)
-        y, dy = _rows(dual).head_forward(dual, synthesise_x(dft, modes, dual.shape[2]), w1, b1, w2, b2, dft)
-        ctx.save_for_backward(dual, w1, b1, w2)
+    def forward(ctx: Any, x: Tensor, dx: Tensor | None, *flat: Tensor) -> tuple[Tensor, Tensor | None]:
+        y, dy, kept = _implementation(x).forward(x, dx, Weights.of(flat))
+        ctx.given = 2 + len(flat)
+        ctx.save_for_backward(x, dx, *flat, *kept)
         return y, dy
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, y_bar: Tensor, dy_bar: Tensor) -> tuple[Tensor | None, ...]:
-        dual, w1, b1, w2 = ctx.saved_tensors
-        dft = _dft(dual, ctx.cutoff)
-        dual_bar, half_bar, w1_bar, b1_bar, w2_bar, r_bar = _rows(dual).head_backward(
-            dual, w1, b1, w2, dft, y_bar, dy_bar
-        )
-        r_bar = r_bar.view(len(w1), len(w2), -1)
-        w1_bar = w1_bar + torch.einsum("doi,od->di", r_bar, w2)
-        w2_bar = w2_bar + torch.einsum("doi,di->od", r_bar, w1)
-        return dual_bar, analyse_x(dft, half_bar), w1_bar, b1_bar, w2_bar, y_bar.sum((0, 1, 2, 3)), None
+    def backward(ctx: Any, y_bar: Tensor, dy_bar: Tensor | None) -> tuple[Tensor | None, ...]:
+        (x, dx, *flat), kept = ctx.saved_tensors[: ctx.given], ctx.saved_tensors[ctx.given :]
+        if torch.is_grad_enabled():
+            return _differentiable_backward(ctx.needs_input_grad, x, dx, flat, y_bar, dy_bar)
+        inputs = any(ctx.needs_input_grad[:2])
+        bars = _implementation(x).backward(x, dx, Weights.of(flat), kept, y_bar, dy_bar, inputs)
+        return *bars[:2], *bars[2].flat()
 
 
-def _dft(field: Tensor, cutoff: int) -> TruncatedDFT:
-    _, nx, _, ny, _ = field.shape
-    return truncated_dft(nx, ny, cutoff, field.dtype, field.device)
+def _differentiable_backward(
+    needed: tuple[bool, ...], x: Tensor, dx: Tensor | None, flat: list[Tensor], y_bar: Tensor, dy_bar: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """The bars as functions that autograd can differentiate again."""
+    weights = Weights.of(flat)
+    if dx is None or dy_bar is None:
+        outputs, outputs_bar = [plain(x, weights)], [y_bar]
+    else:
+        outputs = list(value_and_tangents(lambda x: plain(x, weights), x, dx if len(dx) > 1 else dx[0]))
+        outputs_bar = [y_bar, dy_bar]
+    wanted = [t for t, need in zip((x, dx, *flat), needed, strict=True) if need and t is not None]
+    found = iter(torch.autograd.grad(outputs, wanted, outputs_bar, create_graph=True))
+    return tuple(next(found) if need else None for need in needed)
+
+
+def plain(x: Tensor, weights: Weights) -> Tensor:
+    """The same value in operations that every transform of torch.func, and autograd, knows."""
+    h, _ = passes.convolve(x, *passes.fold(weights), in_place=False)
+    for layer in range(1, len(weights.bias)):
+        matrices = weights.spectral[layer], weights.pointwise[layer], weights.bias[layer]
+        h, _ = passes.convolve(F.gelu(h), *matrices, in_place=False)
+    k = F.gelu(F.linear(F.gelu(h), weights.head, weights.head_bias))
+    return F.linear(k, weights.output, weights.output_bias)
+
+
+def transformed(x: Tensor) -> bool:
+    """Whether a transform is at work that an operation with a backward pass of its own does not know."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or x.dtype not in compiled_passes.REALS
+    )
 
 
 def implementation(like: Tensor) -> str:
-    """What does the rows of fields like this one: "c" or "torch". In float32 their results differ by rounding."""
-    return "c" if _rows(like) is compiled_rows else "torch"
+    """What does the passes of inputs like this one: "c" or "torch". In float32 their results differ by rounding."""
+    return "c" if _implementation(like) is compiled_passes else "torch"
 
 
-def _rows(field: Tensor) -> ModuleType:
-    """The module that does the rows fastest: C for a CPU that has a compiler, torch for everything else."""
-    return compiled_rows if compiled_rows.available(field) else rows
+def _implementation(x: Tensor) -> ModuleType:
+    """The module that does the passes fastest: C for a CPU that has a compiler, torch for everything else."""
+    return compiled_passes if compiled_passes.available(x) else passes

@@ -1,5 +1,7 @@
 """A surrogate S_θ: a network between a problem's arrays, with value and q tangents in one call."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,8 @@ class Surrogate(nn.Module):
     mesh: Tensor
     input_mean: Tensor
     input_std: Tensor
+    offset: Tensor  # [*grid, channels]: the coordinates, and what standardisation adds to the input fields
+    scale: Tensor  # [inputs, channels]: what standardisation multiplies an input field by, in its own channel
 
     def __init__(self, network: nn.Module, layout: Layout) -> None:
         super().__init__()
@@ -31,12 +35,34 @@ class Surrogate(nn.Module):
         self.register_buffer("mesh", torch.stack(mesh, -1).to(dtype), persistent=False)
         self.register_buffer("input_mean", torch.zeros(len(layout.inputs), dtype=dtype))
         self.register_buffer("input_std", torch.ones(len(layout.inputs), dtype=dtype))
+        self._place_channels()
 
     def standardise(self, inputs: Tensor) -> None:
         """Take mean and unbiased standard deviation of each input field from training inputs [N, *input_shape]."""
         fields = inputs.reshape(len(inputs), len(self.layout.inputs), -1).transpose(0, 1).flatten(1)
         self.input_mean.copy_(fields.mean(1))
         self.input_std.copy_(fields.std(1).clamp_min(1e-8))
+        self._place_channels()
+
+    def _place_channels(self) -> None:
+        """Put coordinates and statistics where an update adds and multiplies them, all channels at once."""
+        layout, mean, std = self.layout, self.input_mean, self.input_std
+        of_input = torch.eye(len(layout.inputs), dtype=std.dtype, device=std.device)
+        columns = dict(zip(layout.axes + layout.inputs, (*self.mesh.unbind(-1), *(-mean / std)), strict=True))
+        rows = dict(zip(layout.inputs, of_input / std, strict=True))
+        offset = torch.stack([columns[name].expand(layout.grid) for name in layout.channels], -1)
+        scale = torch.stack([rows.get(name, torch.zeros_like(std)) for name in layout.channels], -1)
+        self.register_buffer("offset", offset, persistent=False)
+        self.register_buffer("scale", scale, persistent=False)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._place_channels()
+
+    def _apply(self, *args: Any, **kwargs: Any) -> "Surrogate":
+        super()._apply(*args, **kwargs)  # it moves the module, or changes its type
+        self._place_channels()
+        return self
 
     def forward(self, a: Tensor) -> Tensor:
         """u [B, *response_shape] for a [B, *input_shape]."""
@@ -58,26 +84,25 @@ class Surrogate(nn.Module):
         return a.reshape(*lead, len(layout.inputs), *nodes).movedim(len(lead), -1)
 
     def _channels(self, a: Tensor) -> Tensor:
-        fields = (self._fields(a) - self.input_mean) / self.input_std
-        lead = (len(a), *self.layout.grid)
-        return self._ordered(self.mesh.expand(*lead, -1), fields.expand(*lead, -1))
+        channels = self.offset
+        for field, scale in zip(self._fields(a).split(1, -1), self.scale, strict=True):
+            channels = torch.addcmul(channels, field, scale)
+        return channels
 
     def _channel_tangents(self, v: Tensor) -> Tensor:
         """The channels' tangents: zero for the coordinates, and one node along the axes the input does not have."""
-        fields = self._fields(v) / self.input_std
-        return self._ordered(fields.new_zeros(*fields.shape[:-1], len(self.layout.axes)), fields)
-
-    def _ordered(self, mesh: Tensor, fields: Tensor) -> Tensor:
-        layout = self.layout
-        columns = dict(zip(layout.axes + layout.inputs, (*mesh.unbind(-1), *fields.unbind(-1)), strict=True))
-        return torch.stack([columns[name] for name in layout.channels], -1)
+        (first, *others), (scale, *scales) = self._fields(v).split(1, -1), self.scale
+        channels = first * scale
+        for field, scale in zip(others, scales, strict=True):
+            channels = torch.addcmul(channels, field, scale)
+        return channels
 
     def _response(self, y: Tensor, a: Tensor) -> Tensor:
         """The network's output y for the input a, or its tangents for directions: both maps are linear in (y, a)."""
         layout = self.layout
         if layout.initial_axis is not None:
             ramp = self.mesh[..., layout.axes.index(layout.initial_axis), None]
-            y = self._fields(a) + ramp * y
+            y = torch.addcmul(self._fields(a), ramp, y)
         return self._native(y)
 
     def _native(self, y: Tensor) -> Tensor:

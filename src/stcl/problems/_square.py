@@ -93,6 +93,11 @@ def centred(field, h: float):
     )
 
 
+def differences(field):
+    """Next minus previous node along the last two axes, in array order."""
+    return (field[..., 2:, 1:-1] - field[..., :-2, 1:-1], field[..., 1:-1, 2:] - field[..., 1:-1, :-2])
+
+
 def laplacian(field, h: float):
     neighbours = field[..., 2:, 1:-1] + field[..., :-2, 1:-1] + field[..., 1:-1, 2:] + field[..., 1:-1, :-2]
     return (neighbours - 4 * field[..., 1:-1, 1:-1]) / h**2

@@ -201,6 +201,20 @@ class AllenCahn(Problem):
         u_xx = later @ like(u, self._second_derivative)
         return torch.cat([centred, last], -2) - self.eps**2 * u_xx - later + later**3
 
+    def tangent_residual(self, u, a, w, v):
+        """w_t − ε² w_xx − w + 3u² w written out, with v for the first frame of w, which enters the second one alone."""
+        from stcl.problems._allen_cahn_tangent import Reaction
+
+        time, space = (like(u, table) for table in self._tangent_tables)
+        return Reaction.apply(u, w, v, time, space, -1 / (2 * self.frame_step))
+
+    @cached_property
+    def _tangent_tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """∂t between the frames after the first [nt-1, nt-1], and −ε² ∂ₓₓ − 1 [nx, nx]."""
+        time = (np.eye(self.nt - 1, k=1) - np.eye(self.nt - 1, k=-1)) / (2 * self.frame_step)
+        time[-1, -3:] = np.array([1, -4, 3]) / (2 * self.frame_step)
+        return time, -(self.eps**2) * self._second_derivative - np.eye(self.nx)
+
 
 def _published_then_fresh(count: int, seed: int, block: int, rows: slice) -> np.ndarray:
     """Normals [count, 2·MODES]: rows of the published stream, drawn in blocks, then rows of a stream of their own."""

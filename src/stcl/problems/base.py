@@ -39,6 +39,14 @@ class Problem(ABC):
 
     counts: Counter = field(default_factory=Counter, init=False, repr=False, compare=False)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Derivatives that are written out belong to one residual: a class with another one does not inherit them."""
+        super().__init_subclass__(**kwargs)
+        if "residual" in vars(cls):
+            for name in ("tangent_residual", "input_derivative", "five_coefficients"):
+                if name not in vars(cls):
+                    setattr(cls, name, None)
+
     @property
     @abstractmethod
     def layout(self) -> Layout:
@@ -112,6 +120,8 @@ class Problem(ABC):
 
     # `stcl.core.interfaces.DiscreteEquation` asks for these, too. Most problems have nothing to add to them.
     tangent_residual: ClassVar[Callable[..., Any] | None] = None
+    input_derivative: ClassVar[Callable[..., Any] | None] = None
+    five_coefficients: ClassVar[Callable[..., Any] | None] = None
     saddle: ClassVar[bool | None] = None
     held_nodes: ClassVar[int] = 0
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from stcl.core.arrays import check_fields
+from stcl.core.arrays import check_fields, like
 from stcl.core.layout import Layout
 from stcl.problems import _tridiagonal
 from stcl.problems.base import Problem, SolveError, Split, Stream
@@ -326,6 +326,45 @@ class Burgers(Problem):
         u_x = (later[..., 2:, :] - later[..., :-2, :]) / (2 * dx)
         u_xx = (later[..., 2:, :] - 2 * later[..., 1:-1, :] + later[..., :-2, :]) / dx**2
         return u_t + inner[..., 1:] * u_x - self.viscosity * u_xx - a[..., None, 1:]
+
+    def tangent_residual(self, u, a, w, v):
+        """w_t + u w_x + w u_x − ν w_xx − v written out, as a sum over neighbours in x and t."""
+        import torch
+
+        from stcl.core.neighbours import ALL, INNER, weighted_sum
+
+        first, later, next_one, previous = slice(None, -1), slice(1, None), slice(2, None), slice(None, -2)
+        terms = (  # the node itself, its neighbours in x, the frames after and before
+            ((ALL, ALL), (INNER, later)),
+            ((ALL, ALL), (next_one, later)),
+            ((ALL, ALL), (previous, later)),
+            ((ALL, first), (INNER, next_one)),
+            ((ALL, ALL), (INNER, first)),
+        )
+        itself, diffusion, after, before = (like(u, table) for table in self._tangent_tables)
+        slope, u = (self.nx - 1) / 2, u[:, None, :, 1:]
+        coefficients = (
+            torch.add(itself, u[..., 2:, :] - u[..., :-2, :], alpha=slope),
+            torch.add(diffusion, u[..., 1:-1, :], alpha=slope),
+            torch.sub(diffusion, u[..., 1:-1, :], alpha=slope),
+            after,
+            before,
+        )
+        return weighted_sum(w, coefficients, terms) - v[..., None, 1:]
+
+    def input_derivative(self, u, a, v):
+        """−v at every node."""
+        v = v.expand(len(u), *v.shape) if v.ndim == a.ndim else v
+        return -v[..., None, 1:].expand(*v.shape[:2], self.nx - 2, -1)
+
+    @cached_property
+    def _tangent_tables(self) -> tuple[np.ndarray, ...]:
+        """The parts of the coefficients that do not depend on u: of the node, of both neighbours in x, of both in t."""
+        dx, dt = 1.0 / (self.nx - 1), 1.0 / (self.nt - 1)
+        last = np.zeros((1, 1, 1, self.nt - 1))
+        last[..., -1] = 1 / dt
+        itself, before = 2 * self.viscosity / dx**2 + last, -1 / (2 * dt) - last / 2
+        return itself, np.array(-self.viscosity / dx**2), np.full((1, 1, 1, 1), 1 / (2 * dt)), before
 
 
 def _bracket(nodes: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

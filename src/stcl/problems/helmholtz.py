@@ -147,3 +147,29 @@ class Helmholtz(ScalarOnSquare):
         Boundary values of u do not enter: the equation holds for the field that vanishes there.
         """
         return self._residual(zero_boundary(u), self.kappa**2 * (2 * a).exp())
+
+    def five_coefficients(self, u, a):
+        """A: 4/h² − κ² e²ᵃ at the node, −1/h² at its neighbours."""
+        centre = 4 / self.h**2 - self._inner_potential(a)
+        return centre, *[like(u, self._neighbour)] * 4
+
+    def tangent_residual(self, u, a, w, v):
+        """A w − 2κ² e²ᵃ u v written out, with few operations."""
+        import torch
+
+        from stcl.core.neighbours import FIVE_POINT_INSIDE, weighted_sum
+
+        r = weighted_sum(w, self.five_coefficients(u, a), FIVE_POINT_INSIDE)
+        return torch.addcmul(r, self._inner_potential(a) * inner(u).unsqueeze(1), inner(v), value=-2)
+
+    def input_derivative(self, u, a, v):
+        """−2κ² e²ᵃ u v."""
+        return self._inner_potential(a) * (-2 * inner(u).unsqueeze(1)) * inner(v)
+
+    def _inner_potential(self, a):
+        """κ² e²ᵃ at the interior nodes, [B, 1, m, m]."""
+        return self.kappa**2 * (2 * inner(a).unsqueeze(1)).exp()
+
+    @cached_property
+    def _neighbour(self) -> np.ndarray:
+        return np.full((1, 1, 1, 1), -1 / self.h**2)

@@ -1,1 +1,1 @@
-"""This room makes tables, figures, reports and generated pages from finished runs."""
+"""This room shows runs: tables, figures, reports and pages of finished ones, the state of those that are not."""

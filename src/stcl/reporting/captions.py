@@ -35,7 +35,8 @@ FIGURES = {
         "the validation samples alone, because trainings record none for the training set. Where the axis of epochs "
         "names a window, curves are means over that many epochs; elsewhere every epoch is shown. Where trainings "
         "record the Jacobian error of the validation set, it is dotted and has the axis on the right. The dotted "
-        "vertical line marks epoch 500 of trainings that are longer. First training seed."
+        "vertical line marks epoch 500 of trainings that are longer. A curve that is shorter than others belongs to a "
+        "training that ended early. First training seed."
     ),
     "samples": (
         "The first test sample of a problem, which no training has seen. Top row: input, reference response, a "
@@ -54,10 +55,10 @@ FIGURES = {
         "Accuracy against everything that it cost; further down and further left is better. Colours are methods, "
         "markers are problems, grey lines join the methods of a problem. PDE solves: one for each training and "
         "validation response, and for offline DI one linearised solve for each stored tangent. Seconds: CPU seconds "
-        "of these solves, plus those of one training, measured alone on the training device. Stored data: training "
-        "and validation pairs, and stored tangents. Costs of the N training samples are their share of the stored "
-        "set. A bank of validation tangents, if there is one, is not counted. Errors are means over training seeds "
-        "with their standard deviation."
+        "of these solves, plus those of the epochs that one training ran, measured alone on the training device. "
+        "Stored data: training and validation pairs, and stored tangents. Costs of the N training samples are their "
+        "share of the stored set. A bank of validation tangents, if there is one, is not counted. Errors are means "
+        "over training seeds with their standard deviation."
     ),
     "sketch_tradeoff": (
         "What more directions per update buy and what they cost. Top: test errors against the sketch count q on "

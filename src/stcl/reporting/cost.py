@@ -91,6 +91,8 @@ def _notes(estimate: CostEstimate) -> list[str]:
         "Not counted: evaluation, timing, conditioning, tables, figures"
         + ("; recorded gradient variances, which add two backward passes an update." if plan.sketch_blocks else ".")
     )
+    if any(block.settings.training.finish_after is not None for block in plan.blocks.values()):
+        notes.append("Trainings that may end early (`training.finish_after`) are counted with all their epochs.")
     if "" in sources:
         notes.append(
             f"Not known: times of {', '.join(sources[''])}, which the paper does not have. "

@@ -17,7 +17,7 @@ HOLDS = {
     "study": "a study on paper: configuration, cells, specs of jobs, plan, cost; no torch",
     "runtime": "what jobs run on: stores, checkpoints, devices, processes, progress, signals, the identity of code",
     "stages": "the jobs, one module each: data, bank, train, evaluate, select, timing, conditioning",
-    "reporting": "what is made from finished runs: tables, figures, the report, generated pages",
+    "reporting": "what is shown of runs: tables, figures, the report, generated pages, the status and the terminal",
 }
 
 

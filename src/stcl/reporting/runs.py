@@ -19,6 +19,16 @@ class Run:
     record: dict[str, Any]
     errors: dict[str, Any]
 
+    @property
+    def epochs(self) -> int:
+        """The number of epochs that were run. A record that does not say it is of a training that had all of them."""
+        return self.record.get("epochs", self.record["spec"]["training"]["epochs"])
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the training ended before its budget, because no better checkpoint came any more."""
+        return self.record.get("ended") == "early"
+
     def history(self) -> list[dict[str, float]]:
         """The history of the training, a row per epoch."""
         return read_history(self.folder / "history.csv")

@@ -3,6 +3,7 @@
 import ast
 import functools
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,9 +42,17 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(path.read_text())
     named = set(_imports(module, path, tree))
     parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
-    compiled = path.with_suffix(".c")  # the C source beside a module, if it has one
-    code = ast.dump(_without_docstrings(tree)) + (compiled.read_text() if compiled.is_file() else "")
+    code = ast.dump(_without_docstrings(tree)) + _compiled(path.with_suffix(".c"))
     return code, tuple(sorted((named | parents) - {PACKAGE}))
+
+
+def _compiled(source: Path) -> str:
+    """The C source beside a module with the headers it includes; nothing where there is none."""
+    if not source.is_file():
+        return ""
+    text = source.read_text()
+    headers = re.findall(r'^#include "(.+)"$', text, re.MULTILINE)
+    return "".join([text, *(_compiled(source.with_name(header)) for header in headers)])
 
 
 def _source(module: str) -> Path | None:

@@ -64,14 +64,14 @@ def train_cell(
     title = f"{spec.problem} N={spec.n_train} {spec.method} seed {spec.seed}"
     epochs, next_save = spec.training.epochs, time.monotonic() + SAVE_SECONDS
     with Progress(title, epochs, "epoch", trainer.epoch) as progress, StopSignals() as stop:
-        while trainer.epoch < epochs:
+        while not trainer.ended:
             try:
                 trainer.run_epoch()
             except Diverged:
                 write_history(state_path.with_name("diverged.csv"), trainer.history)
                 raise
             progress.step(note=_note(trainer.history[-1]))
-            start, ended, stopped_by = time.monotonic(), trainer.epoch == epochs, stop.received
+            start, ended, stopped_by = time.monotonic(), trainer.ended, stop.received
             if ended or stopped_by or start >= next_save:
                 checkpoint.save(state_path, trainer.state_dict())
                 end = time.monotonic()
@@ -81,6 +81,12 @@ def train_cell(
                     f"stopped by {stopped_by} after epoch {trainer.epoch} of {epochs}; the state is saved in "
                     f"{state_path} and the same command continues from there"
                 )
+    if trainer.ended == "early":
+        print(
+            f"ended early after epoch {trainer.epoch} of {epochs}: the learning rate is at its minimum, and the best "
+            f"checkpoint is that of epoch {trainer.best_epoch}",
+            flush=True,
+        )
     checkpoint.save(out.with_name("weights.pt"), trainer.best_weights)
     write_history(out.with_name("history.csv"), trainer.history)
     best = trainer.history[trainer.best_epoch - 1]
@@ -88,6 +94,8 @@ def train_cell(
         "spec": spec.json_dict(),
         "code": code,
         "contents": contents,
+        "epochs": trainer.epoch,
+        "ended": trainer.ended,
         "best_epoch": trainer.best_epoch,
         "val_mse": best["val_mse"],
         "val_relative": best["val_relative"],
@@ -97,7 +105,7 @@ def train_cell(
         "device": devices.name(device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
-        "rows": implementation(trainer.surrogate.mesh),
+        "passes": implementation(trainer.surrogate.mesh),
     }
     stores.write_json(out, record)
 

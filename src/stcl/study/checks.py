@@ -78,6 +78,8 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
         yield f"{where}.training.jacobian_every: there are no validation directions; give bank.val"
     if (settings.training.jacobian_every or 0) > settings.training.epochs:
         yield f"{where}.training.jacobian_every: it is more than the epochs of a training, {settings.training.epochs}"
+    if (settings.training.finish_after or 0) > settings.training.epochs:
+        yield f"{where}.training.finish_after: it is more than the epochs of a training, {settings.training.epochs}"
     if settings.training.monitor == "jacobian" and settings.training.jacobian_every != 1:
         yield f"{where}.training.monitor: the Jacobian error must be measured at every epoch; set jacobian_every: 1"
     offline = settings.methods.offline_di

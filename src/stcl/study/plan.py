@@ -218,6 +218,14 @@ class Plan:
         """One block of each dataset. All blocks of a dataset agree in what the data depends on."""
         return {block.dataset: block for block in reversed(self.blocks.values())}
 
+    @property
+    def banks(self) -> list[tuple[str, Split]]:
+        """The banks as pairs of dataset and split. Errors are measured on all test banks."""
+        problems = self.config.problems.items()
+        banks: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.datasets]
+        banks += [(name, "train") for name, settings in problems if settings.methods.offline_di]
+        return banks + [(name, "val") for name, settings in problems if settings.training.jacobian_every]
+
     # -- cells ------------------------------------------------------------------------------------------------
 
     def final_cells(self, blocks: Iterable[Block]) -> list[Cell]:
@@ -229,6 +237,11 @@ class Plan:
             for method, chosen in block.settings.methods.enabled()
             for seed in block.seeds
         ]
+
+    @property
+    def evaluated_cells(self) -> list[Cell]:
+        """The cells whose errors are measured."""
+        return self.final_cells(self.evaluated_blocks)
 
     def shown_cells(self, name: str, all_seeds: bool = False) -> list[Cell]:
         """The cells of each method at the N that is shown, with the first seed or with all of them."""
@@ -343,7 +356,7 @@ class Plan:
         return self.shown_cells(group)
 
     def timing_spec(self, group: str) -> TimingSpec:
-        """The spec of a comparison of run times, in which no cell records the variance of its gradients.
+        """The spec of a comparison of run times, in which no cell records the variance of its gradients or ends early.
 
         The value of λ does not matter to time, so every cell with a λ is timed, and named, with λ = 1.
         """
@@ -352,7 +365,8 @@ class Plan:
             timed = replace(cell, lam=1.0 if cell.lam is not None else None)
             spec = self.train_spec(timed)
             monitor = "mse" if spec.training.monitor == "jacobian" else spec.training.monitor
-            plain = _derived(spec.training, gradient_variance=False, jacobian_every=None, monitor=monitor)
+            unwatched = {"gradient_variance": False, "jacobian_every": None, "finish_after": None, "monitor": monitor}
+            plain = _derived(spec.training, **unwatched)
             specs[timed.path] = _derived(spec, training=plain)
         return TimingSpec(cells=specs, epochs=self.config.timing.epochs)
 

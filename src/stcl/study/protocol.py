@@ -44,6 +44,17 @@ class Training(Settings):
         description="number of epochs between two measurements of the Jacobian error on validation data, along the "
         "directions of `bank.val`; if left out, it is not measured. The published protocol does not use it",
     )
+    finish_after: Positive | None = Field(
+        None,
+        description="number of epochs after which a training ends early: all of them had the lowest learning rate that "
+        "the schedule reaches, and none of them had the best monitored error so far; if left out, every training goes "
+        "through its epochs. The published protocol does not use it",
+    )
     gradient_variance: bool = Field(
         False, description="whether the history records how much the gradients vary within each epoch"
+    )
+    cuda_graphs: bool = Field(
+        False,
+        description="whether a GPU records an update once and repeats it, which saves the time between its kernels; "
+        "without a GPU, and with `gradient_variance`, it changes nothing. It has not been run on a GPU yet",
     )

@@ -1,11 +1,12 @@
 """A(u, a) as five coefficients per node: many products with the same A then cost little."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
+from stcl.core import neighbours
 from stcl.core.interfaces import DiscreteEquation
 from stcl.tangent.residual import single_block, state_derivative
 from stcl.tangent.stencil import colour
@@ -22,21 +23,21 @@ def on_interior(equation: DiscreteEquation, u: Tensor, a: Tensor) -> Callable[[T
 
 def five_point(equation: DiscreteEquation, u: Tensor, a: Tensor) -> Callable[[Tensor], Tensor]:
     """`on_interior` for an A that couples each interior node of a rectangle to its four neighbours at most."""
+    if equation.five_coefficients is not None:
+        return neighbours.on_interior(equation.five_coefficients(u, a))
     m1, m2 = (n - 2 for n in equation.layout.grid)
-    i, j = torch.arange(m1, device=u.device)[:, None], torch.arange(m2, device=u.device)
-    probes = torch.stack([(colour((i, j)) == c).to(u.dtype) for c in range(5)])
+    probes, colours = _probes(m1, m2, u.dtype, u.device)
     images = on_interior(equation, u, a)(probes.expand(len(u), -1, -1, -1))
-    colours = torch.stack([colour((i + di, j + dj)) for di, dj in OFFSETS])
-    coefficients = images.gather(1, colours.expand(len(u), -1, -1, -1)).unsqueeze(2).unbind(1)
+    return neighbours.on_interior(images.gather(1, colours.expand(len(u), -1, -1, -1)).unsqueeze(2).unbind(1))
 
-    def operator(x: Tensor) -> Tensor:
-        padded = pad(x, (1, 1, 1, 1))
-        image = coefficients[0] * x
-        for c, (di, dj) in zip(coefficients[1:], OFFSETS[1:], strict=True):
-            image = torch.addcmul(image, c, padded[..., 1 + di : 1 + di + m1, 1 + dj : 1 + dj + m2])
-        return image
 
-    return operator
+@lru_cache(maxsize=16)
+def _probes(m1: int, m2: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Fields that are one on a colour, and the colours of a node and its neighbours. Both are [5, m1, m2]."""
+    with torch.inference_mode(False):  # the cache outlives the caller's context
+        i, j = torch.arange(m1, device=device)[:, None], torch.arange(m2, device=device)
+        probes = torch.stack([(colour((i, j)) == c).to(dtype) for c in range(5)])
+        return probes, torch.stack([colour((i + di, j + dj)) for di, dj in OFFSETS])
 
 
 def is_five_point(equation: DiscreteEquation, u: Tensor, a: Tensor) -> bool:

@@ -6,6 +6,7 @@ residual that is left. A and M act on tensors of the shape of g. The systems do 
 back to the host. A system that is solved, or whose g is zero, stops where it is while the others go on.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -40,33 +41,45 @@ def minres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes
     """
     dot = _dot(axes)
     g, scale = _scaled(g, axes)
-    x, before, w, w_before = (torch.zeros_like(g) for _ in range(4))
-    v, z = g, preconditioner(g)
-    first = gamma = dot(z, v).clamp_min(0).sqrt()
-    gamma_before, eta = torch.ones_like(gamma), gamma
-    c = c_before = torch.ones_like(gamma)
-    s = s_before = torch.zeros_like(gamma)
+    z = preconditioner(g)
+    first = dot(z, g)
+    exhausted = _eps(g) ** 2 * first
+    gamma = eta = first.clamp_min(0).sqrt_()
+    v, z = (y * _inverse(gamma) for y in (g, z))  # of length one, as all that follow: vᵀ M v = vᵀ z = 1
+    x = torch.zeros_like(g)
+    v_before: Tensor | None = None
+    # Of the last two steps: w, and the rotation as the pairs (c, -s) and (s, c).
+    last: tuple[Tensor, Tensor] | None = None
+    last_but_one: tuple[Tensor, Tensor] | None = None
     for _ in range(steps):
-        z = z * _inverse(gamma)
         product = operator(z)
         delta = dot(product, z)
-        v, before = product - delta * _inverse(gamma) * v - gamma * _inverse(gamma_before) * before, v
-        z_next = preconditioner(v)
-        gamma_next = dot(z_next, v).clamp_min(0).sqrt()
+        v_next = torch.addcmul(product, delta, v, value=-1)
+        if v_before is not None:
+            v_next.addcmul_(gamma, v_before, value=-1)
+        z_next = preconditioner(v_next)
+        gamma_next = dot(z_next, v_next)
         # The Krylov space is exhausted where Lanczos only returns rounding errors.
-        gamma_next = torch.where(gamma_next > _eps(g) * first, gamma_next, 0)
-        alpha = c * delta - c_before * s * gamma
-        length = (alpha.square() + gamma_next.square()).sqrt()
-        above, far = s * delta + c_before * c * gamma, s_before * gamma
-        w, w_before = (z - far * w_before - above * w) * _inverse(length), w
-        c_before, s_before = c, s
-        c, s = alpha * _inverse(length), gamma_next * _inverse(length)
-        x = x + c * eta * w
-        eta = -s * eta
-        z, gamma_before, gamma = z_next, gamma, gamma_next
+        gamma_next = gamma_next.masked_fill_(gamma_next <= exhausted, 0).sqrt_()
+        # The column (gamma, delta, gamma_next) of the tridiagonal matrix is turned by both rotations, then by a third.
+        alpha, w = delta, z
+        if last is not None:
+            above = gamma
+            if last_but_one is not None:
+                far, above = last_but_one[1][1] * gamma
+                w = torch.addcmul(w, far, last_but_one[0], value=-1)
+            above, alpha = torch.addcmul(last[1][0] * above, last[1][1], delta)
+            w = torch.addcmul(w, above, last[0], value=-1)
+        shrink = _inverse(torch.hypot(alpha, gamma_next))
+        rotation = torch.stack([alpha, -gamma_next, gamma_next, alpha]).mul_(shrink).unflatten(0, (2, 2))
+        last, last_but_one = (w * shrink, rotation), last
+        step, eta = rotation[0] * eta
+        x.addcmul_(step, last[0])
+        shrink = _inverse(gamma_next)
+        v, v_before, z, gamma = v_next * shrink, v, z_next * shrink, gamma_next
     r = g - operator(x)
-    good = dot(r, preconditioner(r)) <= 1.01 * first.square()
-    return _solution(torch.where(good, x, 0), torch.where(good, r, g), good, g, scale, dot, axes)
+    good = dot(r, preconditioner(r)) <= 1.01 * first.clamp_min(0)
+    return _solution(x, r, good, g, scale, dot, axes)
 
 
 def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
@@ -92,7 +105,7 @@ def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: in
         p = z + rho * _inverse(rho_before) * p
     # Next to no curvature, of an A that is not definite, lets x blow up: a residual of a definite A grows far less.
     good = good & (rho <= BLOWN_UP * first)
-    return _solution(torch.where(good, x, 0), torch.where(good, r, g), good, g, scale, dot, axes)
+    return _solution(x, r, good, g, scale, dot, axes)
 
 
 def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
@@ -166,27 +179,32 @@ def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes:
     x = preconditioner(sum((c * v for c, v in zip(y, basis, strict=False)), start=torch.zeros_like(g)))
     r = g - operator(x)
     good = dot(r, r) <= 1.01 * dot(g, g)
-    return _solution(torch.where(good, x, 0), torch.where(good, r, g), good, g, scale, dot, axes)
+    return _solution(x, r, good, g, scale, dot, axes)
 
 
 SOLVERS: dict[Solver, Callable[..., Solution]] = {"minres": minres, "cg": cg, "gmres": gmres, "bicgstab": bicgstab}
 
 
 def _dot(axes: int) -> Dot:
-    """Inner products over the trailing axes, which are kept with length one."""
-    trailing = tuple(range(-axes, 0))
-    return lambda x, y: (x * y).sum(trailing, keepdim=True)
+    """Inner products over the trailing axes, which are kept with length one; one operation for all systems."""
+
+    def dot(x: Tensor, y: Tensor) -> Tensor:
+        lead = x.shape[: x.ndim - axes]
+        first, second = (z.reshape(lead.numel(), -1) for z in (x, y))
+        return torch.bmm(first.unsqueeze(1), second.unsqueeze(2)).view(*lead, *[1] * axes)
+
+    return dot
 
 
 def _scaled(g: Tensor, axes: int) -> tuple[Tensor, Tensor]:
     """g over its largest |entry|, so that squares of float32 neither overflow nor vanish, and that |entry|."""
-    scale = g.abs().amax(tuple(range(-axes, 0)), keepdim=True)
+    scale = torch.linalg.vector_norm(g, math.inf, dim=tuple(range(-axes, 0)), keepdim=True)
     return g * _inverse(scale), scale
 
 
 def _inverse(x: Tensor) -> Tensor:
     """1/x, and 0 for 0."""
-    return torch.where(x == 0, 0, 1 / torch.where(x == 0, 1, x))
+    return x.reciprocal().nan_to_num_(nan=math.nan, posinf=0.0, neginf=0.0)
 
 
 def _eps(g: Tensor) -> float:
@@ -199,5 +217,7 @@ def _unsolved(r: Tensor, g: Tensor, dot: Dot) -> Tensor:
 
 
 def _solution(x: Tensor, r: Tensor, good: Tensor, g: Tensor, scale: Tensor, dot: Dot, axes: int) -> Solution:
-    residual = (dot(r, r) * _inverse(dot(g, g))).sqrt()
-    return Solution(scale * x, *(of_system.flatten(-axes).squeeze(-1) for of_system in (residual, good)))
+    """What a solver found, and zero where it is not good."""
+    residual = (dot(r, r) * _inverse(dot(g, g))).sqrt_().masked_fill_(~good, 1)
+    x = (scale * x).masked_fill_(~good, 0)
+    return Solution(x, *(of_system.flatten(-axes).squeeze(-1) for of_system in (residual, good)))

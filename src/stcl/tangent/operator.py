@@ -1,6 +1,5 @@
 """A(u, a) at one state as a square linear operator, by products alone."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -33,14 +32,16 @@ class TangentOperator:
         """Aᵀ y for y [k, unknowns]."""
         if self.assembled is not None:
             return y @ self.assembled
-        return self.unknowns.restrict(torch.func.vmap(self._pullback)(y)[0][:, 0])
+        state, equations = self._graph
+        (back,) = torch.autograd.grad(equations, state, y, retain_graph=True, is_grads_batched=True)
+        return self.unknowns.restrict(back[:, 0])
 
     @cached_property
-    def _pullback(self) -> Callable[[Tensor], tuple[Tensor]]:
-        def equations(state: Tensor) -> Tensor:
-            return self.unknowns.join(self.equation.residual(state, self.a), batch_axes=1)[0]
-
-        return torch.func.vjp(equations, self.u)[1]
+    def _graph(self) -> tuple[Tensor, Tensor]:
+        """The state and the equations of it. torch.func.vjp would do the same, but it imports torch's compiler."""
+        with torch.enable_grad():
+            state = self.u.detach().requires_grad_()
+            return state, self.unknowns.join(self.equation.residual(state, self.a), batch_axes=1)[0]
 
     def right_hand_side(self, v: Tensor) -> Tensor:
         """−B v [k, unknowns] for directions v [k, *input_shape]."""

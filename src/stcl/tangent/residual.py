@@ -37,6 +37,8 @@ def state_derivative(equation: DiscreteEquation, u: Tensor, a: Tensor, w: Tensor
 
 def input_derivative(equation: DiscreteEquation, u: Tensor, a: Tensor, v: Tensor) -> Any:
     """B(u,a) v, with shapes as in `tangent_residual`. It is [B, q, ...] also for shared directions."""
+    if equation.input_derivative is not None:
+        return equation.input_derivative(u, a, v)
 
     def along(v_k: Tensor) -> Any:
         return _forward(equation.residual, (u, a), (torch.zeros_like(u), v_k.expand_as(a)))

@@ -1,12 +1,14 @@
 """‖w − ŵ‖² with ŵ ≈ −A⁻¹ B v from a few Krylov steps: a tangent that is solved for, used once, and never stored."""
 
-from collections import deque
+import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import metrics, settings
+from stcl.losses.squares import squares
 from stcl.tangent import krylov
 from stcl.tangent.five_point import five_point, is_five_point, on_interior
 from stcl.tangent.operator import TangentOperator
@@ -42,19 +44,19 @@ class KrylovTarget:
             raise ValueError(refusal)
         self.solve = krylov.SOLVERS[settings.solver or fitting_solver(defect, positive=tangent_class == "spd")]
         self.linearise = five_point if is_five_point(equation, u, a) else on_interior
-        self._watched: deque[tuple[Tensor, Tensor]] = deque(maxlen=WATCHED)
+        self._watch = _Watch()
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
         target = self.target(a, label if self.settings.state == "label" else u, v)
-        self._watched.append((target.residual, target.solved))
-        distance = (w - embed(target.x, self.equation.layout.grid)).square().flatten(2).mean(-1)
-        return (distance * target.solved).sum() / target.solved.sum().clamp_min(1)
+        solved = target.solved.sum()
+        self._watch.add(target.residual, solved)
+        distance = squares(w - embed(target.x, self.equation.layout.grid))
+        share = target.solved / (w[0, 0].numel() * solved.clamp_min(1)).to(w.dtype)
+        return torch.dot(distance.flatten(), share.flatten())
 
     def epoch_columns(self) -> dict[str, float]:
         """The median relative residual of the targets since the last call, and how many of them were not solved."""
-        residuals, solved = (torch.cat([x.flatten() for x in found]) for found in zip(*self._watched, strict=True))
-        self._watched.clear()
-        return {"target_residual": residuals.median().item(), "targets_unsolved": (~solved).sum().item()}
+        return self._watch.finish()
 
     @torch.no_grad()
     def target(self, a: Tensor, u: Tensor, v: Tensor) -> krylov.Solution:
@@ -62,3 +64,44 @@ class KrylovTarget:
         g = -single_block(input_derivative(self.equation, u, a, v), "krylov_target")
         operator = self.linearise(self.equation, u, a)
         return self.solve(operator, g, self.metric.at(a), steps=self.settings.steps, axes=g.ndim - 2)
+
+
+class _Watch:
+    """What became of the last targets, in memory that is taken once: a captured update goes on writing to it."""
+
+    def __init__(self) -> None:
+        self.residuals = torch.empty(0, 0)  # [WATCHED, pairs of an update], NaN where an update had fewer pairs
+        self.solved = torch.empty(0, dtype=torch.long)  # pairs that were solved, [WATCHED]
+        self.updates = torch.zeros((), dtype=torch.long)
+
+    def add(self, residual: Tensor, solved: Tensor) -> None:
+        """Count an update by the relative residuals of its pairs and the number of pairs that were solved."""
+        if residual.numel() > self.residuals.shape[1] or residual.device != self.residuals.device:
+            self._take_memory(residual)
+        values, missing = residual.flatten(), self.residuals.shape[1] - residual.numel()
+        if missing > 0:  # the last batch of an epoch
+            values = pad(values, (0, missing), value=math.nan)
+        row = (self.updates % WATCHED).view(1)
+        self.residuals.index_copy_(0, row, values.view(1, -1))
+        self.solved.index_copy_(0, row, solved.view(1))
+        self.updates.add_(1)
+
+    def _take_memory(self, residual: Tensor) -> None:
+        """Make room for updates with as many pairs as this one. It is the first, or a larger batch than all before."""
+        with torch.inference_mode(False):
+            old, pairs = self.residuals, residual.numel()
+            self.residuals = torch.full((WATCHED, pairs), math.nan, dtype=residual.dtype, device=residual.device)
+            self.residuals[: len(old), : old.shape[1]] = old
+            self.solved = pad(self.solved, (0, WATCHED - len(self.solved))).to(residual.device)
+            self.updates = self.updates.to(residual.device)
+
+    def finish(self) -> dict[str, float]:
+        """The columns of an epoch. What they were made from is forgotten."""
+        rows = min(int(self.updates), WATCHED)
+        if rows == 0:
+            return {}
+        self.updates.zero_()
+        residuals = self.residuals[:rows]
+        residuals = residuals[~residuals.isnan()]
+        unsolved = residuals.numel() - int(self.solved[:rows].sum())
+        return {"target_residual": residuals.median().item(), "targets_unsolved": unsolved}

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import settings
+from stcl.losses.squares import dots, squares
 from stcl.tangent.residual import input_derivative, single_block, tangent_residual
 
 FLOOR = 1e-10  # what is added to the right-hand side's energy, as published
@@ -28,5 +29,6 @@ class NormalizedResidual:
         state = u.detach() if self.settings.detach_state else u
         r = single_block(tangent_residual(self.equation, state, a, w, v), "normalized_residual")
         with torch.no_grad():
-            energy = input_derivative(self.equation, u, a, v).square().flatten(2).sum(-1)
-        return (r.square().flatten(2).sum(-1) / (energy + FLOOR)).mean()
+            right = input_derivative(self.equation, u, a, v)
+            energy = dots(right, right) + FLOOR
+        return (squares(r) / energy).mean()

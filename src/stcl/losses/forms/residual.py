@@ -4,6 +4,7 @@ from torch import Tensor
 
 from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import settings
+from stcl.losses.squares import mean_square
 from stcl.tangent.residual import single_block, tangent_residual
 
 
@@ -17,4 +18,4 @@ class Residual:
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
         state = u.detach() if self.settings.detach_state else u
-        return single_block(tangent_residual(self.equation, state, a, w, v), "residual").square().mean()
+        return mean_square(single_block(tangent_residual(self.equation, state, a, w, v), "residual"))

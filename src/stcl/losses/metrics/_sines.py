@@ -1,10 +1,12 @@
 """(−Δₕ + shift)⁻¹ on the interior nodes of a rectangle with zero boundary values."""
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from stcl.core.layout import Layout
 from stcl.losses.metrics._tables import Tables
+from stcl.losses.squares import weighted_squares
 from stcl.tangent.transforms import basis, frequencies
 
 
@@ -27,13 +29,19 @@ class ShiftedInverse:
 
     def apply(self, r: Tensor) -> Tensor:
         """G r for r [..., m1, m2]."""
-        sines1, sines2, inverse = self._tables.like(r)
-        return sines1 @ (sines1 @ r @ sines2 * inverse) @ sines2
+        inverse = self._tables.like(r)[2]
+        return self._transform(self._transform(r) * inverse)
 
     def energy(self, r: Tensor) -> Tensor:
-        """rᵀ G r [...]: a plain sum over the nodes."""
-        sines1, sines2, inverse = self._tables.like(r)
-        return ((sines1 @ r @ sines2).square() * inverse).sum((-2, -1))
+        """rᵀ G r [B, q] for r [B, q, m1, m2]: a plain sum over the nodes."""
+        return weighted_squares(self._transform(r), self._tables.like(r)[2])
+
+    def _transform(self, r: Tensor) -> Tensor:
+        """S₁ r S₂ in two products: one of each field, and one of all rows."""
+        sines1, sines2, _ = self._tables.like(r)
+        fields = r.reshape(-1, *self.shape)
+        along1 = torch.bmm(sines1.expand(len(fields), -1, -1), fields)
+        return (along1.view(-1, self.shape[1]) @ sines2).view(r.shape)
 
 
 def _sines(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from stcl.core.interfaces import DiscreteEquation
 from stcl.losses import settings
@@ -49,17 +51,21 @@ class LerayOseen:
             share[-1] = 1.0
         self.settings, self.shape = settings, (m2, m1)
         along = (k1 / length, k2 / length) if settings.project else (np.zeros_like(square),) * 2
-        self._tables = Tables(*(along if layout.axes == ("x2", "x1") else along[::-1]), weight, weight * share)
+        first, second = along if layout.axes == ("x2", "x1") else along[::-1]
+        self._tables = Tables(first, second, weight, weight * share)
+        # The same for real and imaginary parts, which take turns along the rows.
+        own = np.stack([weight * (1 - first**2), weight * (1 - second**2)])
+        both = (np.repeat(table, 2, axis=-2) for table in (own, -weight * first * second))
+        self._energy_tables = Tables(*_half_spectrum(m2, m1), *both)
 
     def energy(self, r: Any, a: Tensor) -> Tensor:
         """rᵀ M r, [B, q], of momentum [B, q, 2, m2, m1], divergence [B, q, m2, m1] and boundary [B, q, ...]."""
         momentum, divergence, *boundary = r
-        e1, e2, weight, _ = self._tables.like(momentum)
-        first, second = torch.fft.rfft2(momentum, norm="ortho").unbind(-3)
-        removed = _square(e1 * first + e2 * second)
-        energy = ((_square(first) + _square(second) - removed) * weight).sum((-2, -1))
-        energy = energy + self.settings.divergence * divergence.square().mean((-2, -1))
-        return energy + sum(self.settings.boundary * block.square().flatten(2).mean(-1) for block in boundary)
+        waves, modes, own, cross = self._energy_tables.like(momentum)
+        shares = self.settings.divergence, *[self.settings.boundary] * len(boundary)
+        halves = (momentum.reshape(-1, self.shape[1]) @ waves).view(-1, len(modes), waves.shape[1] // 2)
+        spectrum = torch.bmm(modes.expand(len(halves), -1, -1), halves).view(*momentum.shape[:3], len(modes), -1)
+        return _Energy.apply(spectrum, own, cross, shares, divergence, *boundary)
 
     def at(self, a: Tensor) -> Callable[[Any], Any]:
         """r ↦ M r, in blocks like those of r. It is the same for every input."""
@@ -87,6 +93,43 @@ class LerayOseen:
         return torch.fft.irfft2(weight * projected, s=self.shape, norm="ortho")
 
 
-def _square(z: Tensor) -> Tensor:
-    """|z|², whose gradient, unlike that of the modulus, exists at zero."""
-    return z.real.square() + z.imag.square()
+class _Energy(Function):
+    """ẑᵀ Q ẑ + Σ shareᵢ mean(blockᵢ²), [B, q], for ẑ [B, q, 2, ...] and Q = (own₀, cross; cross, own₁) at each mode."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, own: Tensor, cross: Tensor, shares: tuple[float, ...], *blocks: Tensor) -> Tensor:
+        weighted = z * own
+        weighted[:, :, 0].addcmul_(cross, z[:, :, 1])
+        weighted[:, :, 1].addcmul_(cross, z[:, :, 0])
+        ctx.shares = [share / block[0, 0].numel() for share, block in zip(shares, blocks, strict=True)]
+        ctx.save_for_backward(weighted, *blocks)
+        rows = [x.reshape(x.shape[0] * x.shape[1], 1, -1) for x in (weighted, z, *blocks)]
+        energy = torch.bmm(rows[0], rows[1].mT)
+        for row, share in zip(rows[2:], ctx.shares, strict=True):
+            energy.baddbmm_(row, row.mT, alpha=share)
+        return energy.view(z.shape[:2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, bar: Tensor) -> tuple[Tensor | None, ...]:
+        weighted, *blocks = ctx.saved_tensors
+        bars = [
+            x * (2 * share * bar).view(*bar.shape, *[1] * (x.ndim - 2))
+            for x, share in zip((weighted, *blocks), (1.0, *ctx.shares), strict=True)
+        ]
+        return bars[0], None, None, None, *bars[1:]
+
+
+def _half_spectrum(m2: int, m1: int) -> tuple[np.ndarray, np.ndarray]:
+    """rfft2(norm="ortho") of fields [m2, m1] as two real products, one from the right and one from the left.
+
+    The first is [m1, 2k]: real, then imaginary parts of the k modes of each row. Read as [2·m2, k], its result has rows
+    that take turns, and so has that of the second, [2·m2, 2·m2].
+    """
+    phase1, phase2 = (
+        2 * np.pi / m * (np.outer(np.arange(m), np.arange(k)) % m) for m, k in ((m1, m1 // 2 + 1), (m2, m2))
+    )
+    waves = np.concatenate([np.cos(phase1), -np.sin(phase1)], axis=1) / np.sqrt(m1)
+    cos, sin = np.cos(phase2), np.sin(phase2)
+    turned = np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)], 1)  # [k2, Re|Im, x2, Re|Im]
+    return waves, turned.reshape(2 * m2, 2 * m2) / np.sqrt(m2)

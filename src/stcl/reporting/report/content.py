@@ -192,7 +192,7 @@ def _run(row: dict[str, str]) -> list[str]:
         f"`{row['code']}`",
         f"`{row['data'][:12]}`",
         f"`{row['bank'][:12]}`" if row["bank"] else "—",
-        f"{row['best_epoch']} of {row['epochs']}",
+        f"{row['best_epoch']} of {row['epochs']}" + (", ended early" if row["ended"] == "early" else ""),
         f"{100 * float(row['field_error']):.2f}",
         f"{100 * float(row['jacobian_error']):.2f}",
         f"{float(row['seconds']):.1f}",

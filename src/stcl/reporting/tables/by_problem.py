@@ -18,6 +18,7 @@ COLUMNS = (
     "status",
     "lam",
     "epochs",
+    "ended",
     "best_epoch",
     "val_mse",
     "val_relative",
@@ -35,15 +36,15 @@ COLUMNS = (
 def row(run: Run) -> dict[str, Any]:
     """The row of a run.
 
-    Errors are fractions, as measured. Seconds are as they passed, whatever else the machine did. The columns data and
-    bank are the hashes of what was trained on.
+    Errors are fractions, as measured. Epochs are those that were run. Seconds are as they passed, whatever else the
+    machine did. The columns data and bank are the hashes of what was trained on.
     """
     cell = run.cell
     found: dict[str, Any] = {"block": cell.block, "n_train": cell.n_train, "method": cell.method, "seed": cell.seed}
     found["status"] = run.status
     if run.status == "done":
         spec, contents = run.record["spec"], run.record["contents"]
-        found |= spec | run.record | run.errors | {"epochs": spec["training"]["epochs"]}
+        found |= spec | run.record | run.errors | {"epochs": run.epochs}
         found |= {"data": contents["train"], "bank": contents.get("bank", "")}
     return {column: found.get(column, "") for column in COLUMNS}
 

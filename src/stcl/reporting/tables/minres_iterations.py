@@ -14,7 +14,7 @@ from stcl.reporting.tables.timing import training_seconds
 CAPTION = (
     "Effect of the number of MINRES steps m with which the tangent target is solved for: test errors in percent, mean "
     "± sample standard deviation over training seeds, and the seconds of one training (measured seconds of an epoch, "
-    "alone on the machine, times the epochs)."
+    "alone on the machine, times the epochs of the budget)."
 )
 QUANTITIES = ("field_error", "jacobian_error")
 

@@ -50,6 +50,7 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         records=(
             *(f"timing/{name}.json" for name in plan.config.problems),
             *(f"banks/{name}/train.ledger.json" for name, s in plan.config.problems.items() if s.methods.offline_di),
+            *(f"runs/{cell.path}/train.json" for cell in _ending_early(plan)),
         ),
     )
     if studies.minres_iterations:
@@ -78,6 +79,12 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         tables["conditioning"] = TablePlan("conditioning", {"forms": forms}, records=records)
     tables["claims"] = _claims(plan)
     return tables
+
+
+def _ending_early(plan: Plan) -> list[Cell]:
+    """The timed cells that may end early. What they cost is known only after they were trained."""
+    names = [name for name, settings in plan.config.problems.items() if settings.training.finish_after is not None]
+    return [cell for name in names for cell in plan.shown_cells(name, all_seeds=True)]
 
 
 def _claims(plan: Plan) -> TablePlan:

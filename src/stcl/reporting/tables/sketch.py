@@ -17,6 +17,10 @@ CAPTIONS = {
     "over epochs from {first_epoch} on, then mean ± sample standard deviation over training seeds: of the sTCL loss "
     "itself (raw), of its weighted part of the objective, and of the whole objective. q = 0 is training on data alone.",
 }
+EARLY = (
+    "Some trainings ended early, because no better checkpoint came at the lowest learning rate. Each epoch that they "
+    "left out counts with the mean of those that they waited."
+)
 QUANTITIES = {
     "sketch_resolution": {"field_error": "field", "jacobian_error": "Jacobian"},
     "gradient_variance": {"raw": "raw", "weighted": "weighted", "total": "total"},
@@ -33,7 +37,8 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         return estimate(runs, lambda run: mean_variance(run, quantity, spec["first_epoch"]))
 
     entries = {}
-    for block, grouped in groupby(read_runs(inputs), lambda run: run.cell.block):
+    runs = read_runs(inputs)
+    for block, grouped in groupby(runs, lambda run: run.cell.block):
         members = list(grouped)
         for quantity in QUANTITIES[table]:
             entries[variants[block]["grid"], variants[block]["q"], quantity] = measured(members, quantity)
@@ -50,6 +55,8 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     names = list(QUANTITIES[table].values())
     caption = CAPTIONS[table].format(**spec) + (f" {MARKS}" if published else "")
     if table == "gradient_variance":
+        if any(run.ended_early for run in runs):
+            caption += f" {EARLY}"
         names.append("share")
         means = {key: entry.mean for key, entry in entries.items()}
         shares = _shares(means)

@@ -10,7 +10,7 @@ from stcl.reporting.tables.timing import training_seconds
 
 CAPTION = (
     "Minutes of one training against the sketch count q on the {grid} x {grid} grid, and the ratio to training on data "
-    "alone: measured seconds of an epoch, cells in turn and alone on the machine, times the epochs."
+    "alone: measured seconds of an epoch, cells in turn and alone on the machine, times the epochs of the budget."
 )
 
 

@@ -11,8 +11,18 @@ SUBSTANTIAL = 25.0  # percent; the paper gives no number, and a quarter of the v
 
 
 def mean_variance(run: Run, part: str, first_epoch: int) -> float:
-    """The mean variance of a part of the gradient over the epochs from `first_epoch` on."""
-    return fmean(row[f"variance_{part}"] for row in run.history() if row["epoch"] >= first_epoch)
+    """The mean variance of a part of the gradient over the epochs from `first_epoch` to the end of the budget.
+
+    The variance falls during a training, so a mean over fewer epochs would be a larger number. Each epoch that a
+    training left out by ending early has the mean of those that it waited, all of them at the lowest learning rate.
+    """
+    history = run.history()
+    late = [row[f"variance_{part}"] for row in history if row["epoch"] >= first_epoch]
+    if run.ended_early:
+        training = run.record["spec"]["training"]
+        settled = fmean(row[f"variance_{part}"] for row in history[-training["finish_after"] :])
+        late += [settled] * (training["epochs"] + 1 - max(first_epoch, run.epochs + 1))
+    return fmean(late)
 
 
 def variance_share(weighted: float | None, total: float | None) -> float | None:

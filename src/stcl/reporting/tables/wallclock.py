@@ -8,6 +8,7 @@ from typing import Any
 from stcl.reporting.tables import command
 from stcl.reporting.tables.render import Table
 from stcl.reporting.tables.timing import timed_sizes, training_seconds
+from stcl.study.cells import Cell
 from stcl.study.names import METHOD_NAMES, problem_name
 
 CAPTION = (
@@ -22,11 +23,14 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     """`inputs` are records of timing, one for each problem in the order of the rows, and ledgers of train banks.
 
     A ledger is that of the problem after which its folder is named. Variants have the same problem in their specs.
+    Records of trainings that may have ended early are inputs, too.
     """
-    records = {path: json.loads(path.read_text()) for path in inputs}
+    read = {path: json.loads(path.read_text()) for path in inputs}
+    trainings = {Cell.parse("/".join(p.parts[-6:-1])): record for p, record in read.items() if p.name == "train.json"}
+    records = {path: record for path, record in read.items() if path.name != "train.json"}
     timings = [record for record in records.values() if "cells" in record]
     banks = {path.parent.name: record for path, record in records.items() if "cells" not in record}
-    seconds = training_seconds(timings)
+    seconds = training_seconds(timings, trainings)
     rows, body = [], []
     for problem, n in timed_sizes(timings).items():
         times = {method: seconds.get((problem, method)) for method in METHOD_NAMES}
@@ -55,7 +59,23 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     devices = sorted({f"{timing['device']}, {timing['threads']} thread(s)" for timing in timings})
     caption = CAPTION + f" Measured on {'; '.join(devices)}."
     caption += " In brackets the published seconds, of another machine." if published else ""
+    caption += early_note(list(trainings.values()), published is not None)
     return Table(caption, rows, header, body)
+
+
+def early_note(trainings: list[dict[str, Any]], published: bool) -> str:
+    """What the caption says if some trainings have ended early."""
+    early = [record for record in trainings if record["ended"] == "early"]
+    if not early:
+        return ""
+    epochs = [record["epochs"] for record in early]
+    after = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)} to {max(epochs)}"
+    note = (
+        f" {len(early)} of {len(trainings)} trainings behind these rows ended early, after {after} epochs, because no "
+        "better checkpoint came at the lowest learning rate. The epochs that were run count here, as a mean over "
+        "seeds, and not those of the budget."
+    )
+    return note + (" The published trainings went through their budgets." if published else "")
 
 
 COSTS = ("seconds", "bytes", "factorisations", "solves")

@@ -1,36 +1,30 @@
-"""The C rows: GELU to rounding, threads, and what happens without a compiler."""
+"""The passes in C: GELU to rounding, threads, and what happens without a compiler."""
 
 import ctypes
 
 import pytest
 import torch
 
-from stcl.operators import compiled_rows, rows
-from stcl.operators.dft import truncated_dft
+from stcl.operators import compiled_passes, passes
 from stcl.operators.fno import FNO
 
 pytestmark = pytest.mark.skipif(
-    not compiled_rows.available(torch.empty(())), reason="there is no C compiler with OpenMP"
+    not compiled_passes.available(torch.empty(())), reason="there is no C compiler with OpenMP"
 )
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 3e-7), (torch.float64, 1e-15)])
 def test_gelu_and_its_derivatives(dtype: torch.dtype, tolerance: float) -> None:
-    """With P = I and a unit tangent, the local part is (g, g′); a unit bar of the tangent gives back g″."""
-    h = torch.linspace(-14, 14, 40 * 33).reshape(1, 10, 1, 4, 33)
-    dft = truncated_dft(10, 4, 1, dtype, h.device)
-    inputs = (h.to(dtype), torch.ones_like(h, dtype=dtype), torch.eye(33, dtype=dtype), dft)
-    local, half = compiled_rows.first_forward(*inputs)
-    bar = torch.zeros_like(local)
-    bar[:, :, 1] = 1
-    curvature, slope, _ = compiled_rows.first_backward(*inputs, bar, torch.zeros_like(half))
+    h = torch.linspace(-14, 14, 1321, dtype=dtype)
+    found = [torch.empty_like(h) for _ in range(3)]
+    compiled_passes._library(dtype).gelu_of(len(h), h, *found)
 
-    x = h.to(dtype).double().requires_grad_()  # the numbers that were rounded to dtype
+    x = h.double().requires_grad_()  # the numbers that were rounded to dtype
     g = torch.nn.functional.gelu(x)
     (first,) = torch.autograd.grad(g.sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x)
-    for found, expected in ((local[:, :, :1], g), (local[:, :, 1:], first), (slope, first), (curvature, second)):
-        error = (found.double() - expected).abs() / expected.abs().clamp_min(1)
+    for ours, expected in zip(found, (g, first, second), strict=True):
+        error = (ours.double() - expected).abs() / expected.abs().clamp_min(1)
         assert error.max() <= tolerance
 
 
@@ -41,7 +35,8 @@ def test_threads_share_samples() -> None:
 
     def gradients() -> list[torch.Tensor]:
         y, dy = network.value_and_tangents(x, dx)
-        return torch.autograd.grad(y.square().sum() + dy.square().sum(), list(network.parameters()))
+        loss = y.square().sum() + dy.square().sum() + network(x).pow(3).sum()
+        return torch.autograd.grad(loss, list(network.parameters()))
 
     before = torch.get_num_threads()
     try:
@@ -65,18 +60,21 @@ def test_every_width_gives_what_array_operations_give(width: int, monkeypatch: p
 
     def gradients() -> list[torch.Tensor]:
         y, dy = network.value_and_tangents(x, dx)
-        loss = y.square().mean() + dy.square().mean()
-        return [y, dy, *torch.autograd.grad(loss, list(network.parameters()))]
+        value = network(x)
+        with torch.no_grad():
+            again = network(x)  # nothing is kept for a backward pass
+        loss = y.square().mean() + dy.square().mean() + value.pow(3).mean()
+        return [y, dy, value, again, *torch.autograd.grad(loss, list(network.parameters()))]
 
     compiled = gradients()
-    monkeypatch.setattr(compiled_rows, "available", lambda field: False)
+    monkeypatch.setattr(compiled_passes, "available", lambda x: False)
     for found, expected in zip(compiled, gradients(), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12 * float(expected.detach().abs().max()))
 
 
 def test_compiled_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    build = compiled_rows._library.__wrapped__  # without the memory of this process
+    build = compiled_passes._library.__wrapped__  # without the memory of this process
     assert build(torch.float32) is not None
     (made,) = (tmp_path / "stcl").iterdir()
     written = made.stat().st_mtime_ns
@@ -88,25 +86,22 @@ def test_compiled_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_compiler_torch_does_it(compiler: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", compiler)
-    monkeypatch.setattr(compiled_rows, "_library", compiled_rows._library.__wrapped__)
+    monkeypatch.setattr(compiled_passes, "_library", compiled_passes._library.__wrapped__)
     network, x = FNO(2, 1, 5, 2, 2, 7), torch.randn(3, 6, 7, 2)
     called = []
-    monkeypatch.setattr(rows, "head_forward", lambda *a, f=rows.head_forward: (called.append(1), f(*a))[1])
+    monkeypatch.setattr(passes, "convolve", lambda *a, f=passes.convolve, **k: (called.append(1), f(*a, **k))[1])
     network.value_and_tangents(x, x)
     assert called
 
 
 def test_arguments_of_the_wrong_kind_do_not_reach_c():
-    """A tensor in the place of strides, of another dtype, or one too many would be read as something else."""
-    dft = truncated_dft(6, 6, 2, torch.float64, torch.device("cpu"))
-    h, dh, weight = torch.randn(1, 6, 1, 6, 3), torch.randn(1, 6, 2, 6, 3), torch.randn(3, 3)
-    local, half = compiled_rows.first_forward(h, dh, weight, dft)
-    size, strides = compiled_rows._Size.of(local.shape, dft), compiled_rows._Strides.of(dh)
-    good = (h, dh, strides, weight.mT, dft.analysis_y, local.clone(), half.clone())
-    compiled_rows._call("first_forward", size, *good)
-    torch.testing.assert_close(good[-1], half)
-    for bad in ((h, strides, dh, *good[3:]), (h, dh.float(), *good[2:])):
+    """A tensor in the place of a size, of another dtype, or strided would be read as something else."""
+    library, h = compiled_passes._library(torch.float64), torch.randn(4, 4)
+    out = [torch.empty(16) for _ in range(3)]
+    library.gelu_of(16, h, *out)
+    for bad in ((h, h, *out), (16, h.float(), *out), (16, h.mT, *out), (16, h.numpy(), *out)):
         with pytest.raises(ctypes.ArgumentError):
-            compiled_rows._call("first_forward", size, *bad)
-    with pytest.raises(TypeError, match="takes 9 arguments, got 10"):
-        compiled_rows._call("first_forward", size, *good, half)
+            library.gelu_of(*bad)
+    network = FNO(2, 1, 5, 2, 2, 7)
+    with pytest.raises(TypeError, match=r"expected torch\.float32 weights"):
+        compiled_passes.forward(torch.randn(1, 6, 7, 2).float(), None, network.weights())

@@ -1,0 +1,120 @@
+"""Records hold what trainings measured, and are refused where they do not fit their study or each other."""
+
+import csv
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import yaml
+
+from stcl.reporting import records
+from stcl.reporting.runs import read_history
+from stcl.study.config import parse
+from stcl.study.plan import Plan
+
+ROOT = Path(__file__).parents[2]
+FNO, STCL = "diffusion/N16/fno/lam0/seed0", "diffusion/N16/stcl/lam1/seed0"
+CONTENTS = {"train": "t", "val": "v"}
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return Plan(parse(yaml.safe_load((ROOT / "config/test/tiny.yaml").read_text()) | {"selection": "fixed"}))
+
+
+def history(epochs: int) -> list[dict[str, float]]:
+    return [
+        {
+            "epoch": e,
+            "data": 1.0 / e,
+            "val_jacobian": e if e % 3 == 0 else "",
+            "learning_rate": 1e-3,
+            "seconds": 2.0 * e,
+        }
+        for e in range(1, epochs + 1)
+    ]
+
+
+def run(results: Path, plan: Plan, path: str, epochs: int = 7, test: str = "test", **changes: object) -> None:
+    """The folder of a cell as training and evaluation leave it."""
+    folder = results / "runs" / path
+    folder.mkdir(parents=True)
+    spec = plan.train_spec(plan.cells[path]).json_dict() | changes
+    (folder / "train.json").write_text(json.dumps({"spec": spec, "contents": CONTENTS, "code": "c"}))
+    (folder / "errors.json").write_text(json.dumps({"spec": spec, "field_error": 0.1, "contents": {"data": test}}))
+    with (folder / "history.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, history(1)[0])
+        writer.writeheader()
+        writer.writerows(history(epochs))
+
+
+def test_a_record_has_everything_but_the_weights(tmp_path, plan):
+    results, kept = tmp_path / "results/tiny", tmp_path / "records"
+    run(results, plan, FNO)
+    (results / "runs" / FNO / "weights.pt").write_text("many numbers")
+    (folder,) = records.write(results, kept)
+    assert folder == kept / "tiny" / FNO
+    assert {file.name for file in folder.iterdir()} == {"train.json", "errors.json", "history.csv"}
+    for name in ("train.json", "errors.json"):
+        assert json.loads((folder / name).read_text()) == json.loads((results / "runs" / FNO / name).read_text())
+    assert records.check(plan, kept) == [folder]
+
+
+def test_a_training_that_was_not_evaluated_has_no_record(tmp_path, plan):
+    run(tmp_path / "tiny", plan, FNO)
+    (tmp_path / "tiny/runs" / FNO / "errors.json").unlink()
+    assert records.write(tmp_path / "tiny", tmp_path / "records") == []
+
+
+def test_a_thinned_history_keeps_means_and_ends(tmp_path, plan):
+    run(tmp_path / "tiny", plan, FNO, epochs=1003)
+    (folder,) = records.write(tmp_path / "tiny", tmp_path / "records")
+    rows, full = read_history(folder / "history.csv"), history(1003)
+    assert len(rows) <= records.ROWS
+    assert sum(row["epochs"] for row in rows) == 1003
+    weighted = sum(row["epochs"] * row["data"] for row in rows) / 1003
+    assert weighted == pytest.approx(fmean(row["data"] for row in full), rel=1e-5)
+    assert rows[0]["data"] == pytest.approx(fmean(row["data"] for row in full[:5]), rel=1e-5)
+    assert rows[0]["val_jacobian"] == 3  # the only measurement among five epochs
+    assert (rows[-1]["epoch"], rows[-1]["seconds"]) == (1003, 2006)
+    assert (folder / "history.csv").stat().st_size < 20_000
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda results, plan: run(results, plan, STCL, lam=2.0), r"other settings than the study has now \(lam\)"),
+        (lambda results, plan: run(results, plan, STCL, test="other"), "its test data of diffusion is other, that of"),
+        (lambda results, plan: run(results, plan, STCL, n_train=99), r"\(n_train\)"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_refused(tmp_path, plan, spoil, message):
+    results, kept = tmp_path / "tiny", tmp_path / "records"
+    run(results, plan, FNO)
+    spoil(results, plan)
+    records.write(results, kept)
+    with pytest.raises(records.RecordError, match=message):
+        records.check(plan, kept)
+
+
+def test_a_record_of_another_study_or_training_is_refused(tmp_path, plan):
+    results, kept = tmp_path / "tiny", tmp_path / "records"
+    run(results, plan, FNO)
+    (folder,) = records.write(results, kept)
+    folder.rename(folder.with_name("seed77"))
+    with pytest.raises(records.RecordError, match="has no cell diffusion/N16/fno/lam0/seed77"):
+        records.check(plan, kept)
+    folder.with_name("seed77").rename(folder)
+    errors = json.loads((folder / "errors.json").read_text())
+    errors["spec"]["seed"] = 5
+    (folder / "errors.json").write_text(json.dumps(errors))
+    with pytest.raises(records.RecordError, match=r"train\.json and errors\.json are of different trainings"):
+        records.check(plan, kept)
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_records_of_this_repository_fit_their_studies(config):
+    content = yaml.safe_load(config.read_text())
+    if "preset" in content:
+        records.check(Plan(parse(content)), ROOT / "records")
