@@ -33,6 +33,7 @@ class Study:
     def __init__(self, root: Path) -> None:
         config = yaml.safe_load((PROJECT / "config/test/tiny.yaml").read_text())
         config |= {"problems": {"helmholtz": config["problems"]["helmholtz"]}, "studies": {}, "selection": "fixed"}
+        config |= {"evaluation": {"jobs": "cell"}}
         self.plan, self.root, self.folder = Plan(parse(config)), root, root / "results/tiny"
         status.keep_config(config, self.folder)
         for split in ("train", "val", "test"):

@@ -27,9 +27,14 @@ class RatioWeight:
         if self.settings.update == "before":
             self._average(current)
             return self._gamma()
-        gamma = self._gamma() if self.started else torch.full_like(current[0], self.lam)
+        gamma = self._gamma() if self.started else torch.full_like(current[0], self._lam)
         self._average(current)
         return gamma
+
+    @property
+    def _lam(self) -> float:
+        """λ as a number of the losses' type. Training diverges by the largest one, which is said where it happens."""
+        return min(self.lam, torch.finfo(self.averages.dtype).max)
 
     def _average(self, current: Tensor) -> None:
         self.averages.lerp_(current, 1 - self.settings.decay if self.started else 1.0)
@@ -37,7 +42,7 @@ class RatioWeight:
 
     def _gamma(self) -> Tensor:
         # The average of losses that are all above the floor is above it, too.
-        return torch.addcdiv(self._zero, self.averages[0], self.averages[1], value=self.lam)
+        return torch.addcdiv(self._zero, self.averages[0], self.averages[1], value=self._lam)
 
     def state_dict(self) -> dict:
         return {"averages": self.averages.to("cpu", copy=True), "started": self.started}

@@ -52,7 +52,7 @@ def jobs(plan: Plan) -> list[Job]:
             )
             for name in plan.decisions
         ),
-        *(_evaluation(plan, cell) for cell in plan.evaluated_cells),
+        *_evaluations(plan),
         *_measurements("timings", "timing", records),
         *_measurements("conditioning", "conditioning", records),
         *(
@@ -83,11 +83,18 @@ def _training(plan: Plan, cell: Cell) -> Job:
     )
 
 
-def _evaluation(plan: Plan, cell: Cell) -> Job:
-    dataset = plan.blocks[cell.block].dataset
-    needs = (f"runs/{cell.path}/train.json", f"data/{dataset}/test.json", f"banks/{dataset}/test.json")
-    log = cell.block if plan.config.evaluation.jobs == "block" else cell.path
-    return Job("evaluations", cell.path, f"runs/{cell.path}/errors.json", f"logs/evaluate/{log}.log", needs)
+def _evaluations(plan: Plan) -> list[Job]:
+    """One job for each cell, or for all cells of a block."""
+    if plan.config.evaluation.jobs == "block":
+        return [_evaluation(plan, block.name, plan.final_cells([block])) for block in plan.evaluated_blocks]
+    return [_evaluation(plan, cell.path, [cell]) for cell in plan.evaluated_cells]
+
+
+def _evaluation(plan: Plan, name: str, cells: list[Cell]) -> Job:
+    dataset = plan.blocks[cells[0].block].dataset
+    needs = [f"runs/{cell.path}/train.json" for cell in cells]
+    needs += [f"data/{dataset}/test.json", f"banks/{dataset}/test.json"]
+    return Job("evaluations", name, f"runs/{cells[-1].path}/errors.json", f"logs/evaluate/{name}.log", tuple(needs))
 
 
 def _list_of_cells(plan: Plan, problem: str) -> Job:
