@@ -56,3 +56,9 @@ def test_state_is_restored():
     other.load_state_dict(weight.state_dict())
     x = torch.tensor(5.0), torch.tensor(11.0)
     assert torch.equal(weight(*x), other(*x))
+
+
+@pytest.mark.parametrize("update", ["before", "after"])
+def test_a_ratio_beyond_the_type_is_infinite(update):
+    """Training then says that it diverged; torch would refuse the number with a word about types."""
+    assert gammas(Weighting(update=update), [1.0, 1.0], [2.0, 2.0], lam=1e300) == [np.inf, np.inf]

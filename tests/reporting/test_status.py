@@ -236,8 +236,15 @@ def test_nothing_heavy_is_imported(study):
 
 def test_watching_ends_with_ctrl_c(study):
     command = [sys.executable, "-u", "-m", "stcl.cli", "status", "results/tiny", "--watch", "0.1"]
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and their children, too.
     watching = subprocess.Popen(
-        command, cwd=study.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=study.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     pages = 0
     while pages < 2:

@@ -1,5 +1,7 @@
 """How much the derivative term counts: γ from moving averages of both losses."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,8 +35,8 @@ class RatioWeight:
 
     @property
     def _lam(self) -> float:
-        """λ as a number of the losses' type. Training diverges by the largest one, which is said where it happens."""
-        return min(self.lam, torch.finfo(self.averages.dtype).max)
+        """λ as a number of the losses' type, in which a large one is infinite."""
+        return self.lam if self.lam <= torch.finfo(self.averages.dtype).max else math.inf
 
     def _average(self, current: Tensor) -> None:
         self.averages.lerp_(current, 1 - self.settings.decay if self.started else 1.0)
