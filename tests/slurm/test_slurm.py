@@ -142,7 +142,7 @@ def test_a_gpu_job_asks_for_one_gpu_and_sees_one(run):
 
 def test_the_status_shows_a_training_that_runs_on_a_node(run):
     """Snakemake on this side has only submitted it."""
-    assert re.search(rf"\n  training diffusion/{GOOD}  epoch \d+/400  data .* left, 0:\d\d:\d\d elapsed", run.page)
+    assert re.search(rf"\n  training diffusion/{GOOD}  epoch \d+/2000  data .* left, 0:\d\d:\d\d elapsed", run.page)
 
 
 def history(folder: Path) -> list[dict]:
@@ -154,7 +154,7 @@ def history(folder: Path) -> list[dict]:
 def test_a_cancelled_training_resumes_in_its_retry_and_ends_with_the_same_bits(run, tmp_path):
     assert run.states("train", GOOD) == ["CANCELLED", "COMPLETED"], run.output
     resumed = int(re.search(r"resumed after epoch (\d+)", run.log(GOOD))[1])
-    assert 0 < resumed < 400
+    assert 0 < resumed < 2000
 
     folder = run.workflow.folder / RUNS / GOOD
     record = json.loads((folder / "train.json").read_text())
@@ -163,7 +163,7 @@ def test_a_cancelled_training_resumes_in_its_retry_and_ends_with_the_same_bits(r
     paths |= {"out": tmp_path / "train.json", "work": tmp_path / "work"}
     train.train_cell(TrainSpec.model_validate(record["spec"]), **paths, code="", device=torch.device("cpu"))
     assert history(folder) == history(tmp_path)
-    assert len(history(folder)) == 400
+    assert len(history(folder)) == 2000
     expected, found = (checkpoint.load(path / "weights.pt") for path in (tmp_path, folder))
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)

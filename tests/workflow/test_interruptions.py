@@ -58,7 +58,7 @@ def training_processes(folder: Path) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the training process through /proc")
 def test_a_killed_training_resumes_and_ends_with_the_same_bits(changeable):
-    config = one_cell(changeable.config, epochs=400)
+    config = one_cell(changeable.config, epochs=800)
     target = f"{CELL}/train.json"
     earlier = set(changeable.folder.glob("work/train/*"))
     process = changeable.start(target, config=config)
@@ -74,7 +74,7 @@ def test_a_killed_training_resumes_and_ends_with_the_same_bits(changeable):
     process.communicate(timeout=100)
     assert process.returncode != 0
     assert not (changeable.folder / target).exists()
-    assert re.search(r"\n  training diffusion/N16/stcl/lam1/seed0  after epoch \d+ of 400(\n|$)", state(changeable))
+    assert re.search(r"\n  training diffusion/N16/stcl/lam1/seed0  after epoch \d+ of 800(\n|$)", state(changeable))
 
     code, output = changeable.run(target, config=config)
     assert code == 0, output
@@ -95,7 +95,7 @@ def test_a_killed_training_resumes_and_ends_with_the_same_bits(changeable):
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert history(resumed) == history(straight.parent)
-    assert len(history(resumed)) == 400
+    assert len(history(resumed)) == 800
     straight_record = json.loads(straight.read_text())
     for key in ("best_epoch", "monitored", "val_mse", "val_relative"):
         assert record[key] == straight_record[key]
