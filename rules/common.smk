@@ -18,6 +18,7 @@ sys.path.insert(0, SOURCE)
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
 
+from stcl.study import modules
 from stcl.study.cells import SELECTED
 from stcl.study.coercion import plain
 from stcl.study.config import ConfigError
@@ -122,11 +123,6 @@ def test_inputs(block):
 def run_files(cells, *names):
     """The files of these names of the given cells."""
     return [f"{OUT}/runs/{cell.path}/{name}" for cell in cells for name in names]
-
-
-def problem_cells(problem):
-    """Every evaluated cell of a problem, those of its ablations included."""
-    return [cell for cell in PLAN.evaluated_cells if PLAN.blocks[cell.block].key == problem]
 
 
 def published_numbers(name):

@@ -15,7 +15,7 @@ rule dataset:
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
     params:
         spec=lambda w: PLAN.data_spec(w.dataset, w.split).canonical(),
-        code=lambda w: code_id(*PLAN.data_modules(w.dataset)),
+        code=lambda w: code_id(*modules.of_data(PLAN, w.dataset)),
     shell:
         "python -m stcl.stages.data --spec {params.spec:q} --code {params.code} --out {output.manifest}"
         " --workers {threads} > {log} 2>&1"
@@ -38,7 +38,7 @@ rule bank:
     threads: lambda w: workers(PLAN.datasets[w.dataset].settings.samples, w.split)
     params:
         spec=lambda w: PLAN.bank_spec(w.dataset, w.split).canonical(),
-        code=lambda w: code_id(*PLAN.bank_modules(w.dataset)),
+        code=lambda w: code_id(*modules.of_bank(PLAN, w.dataset)),
     shell:
         "python -m stcl.stages.bank --spec {params.spec:q} --code {params.code} --data {input.manifest}"
         " --out {output.manifest} --workers {threads} > {log} 2>&1"

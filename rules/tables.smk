@@ -3,7 +3,7 @@
 
 rule by_problem:
     input:
-        lambda w: run_files(problem_cells(w.problem), "train.json", "errors.json"),
+        lambda w: run_files(PLAN.problem_cells(w.problem), "train.json", "errors.json"),
     output:
         "results/{preset}/tables/by_problem/{problem}.csv",
     log:
@@ -12,7 +12,7 @@ rule by_problem:
     conda:
         ENVIRONMENT
     params:
-        runs=lambda w: run_files(problem_cells(w.problem), ""),
+        runs=lambda w: run_files(PLAN.problem_cells(w.problem), ""),
         code=code_id("stcl.reporting.tables.by_problem"),
     shell:
         "python -m stcl.reporting.tables.by_problem --out {output} {params.runs} > {log} 2>&1"

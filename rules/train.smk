@@ -20,7 +20,7 @@ rule train:
         gpu=1,
     params:
         spec=lambda w: PLAN.train_spec(PLAN.cells[w.cell]).canonical(),
-        code=lambda w: code_id(*PLAN.train_modules(PLAN.cells[w.cell])),
+        code=lambda w: code_id(*modules.of_train(PLAN, PLAN.cells[w.cell])),
         options=training_options,
     # `exec` leaves no shell in between. A scheduler's warning goes to all processes, and the shell would end before the
     # training has saved its state.
@@ -47,7 +47,7 @@ rule evaluate:
     resources:
         gpu=1,
     params:
-        code=lambda w: code_id(*PLAN.evaluate_modules(PLAN.cells[w.cell].block)),
+        code=lambda w: code_id(*modules.of_evaluate(PLAN, PLAN.cells[w.cell].block)),
     shell:
         "python -m stcl.stages.evaluate --data {input.data} --bank {input.bank} {input.record}"
         " --threads {threads} > {log} 2>&1"
@@ -78,7 +78,7 @@ for block_name, block_cells in TOGETHER.items():
         resources:
             gpu=1,
         params:
-            code=code_id(*PLAN.evaluate_modules(block_name)),
+            code=code_id(*modules.of_evaluate(PLAN, block_name)),
         shell:
             "python -m stcl.stages.evaluate --data {input.data} --bank {input.bank} {input.records}"
             " --threads {threads} > {log} 2>&1"
@@ -114,7 +114,7 @@ rule timing:
         gpu=1,
     params:
         spec=lambda w: PLAN.timing_spec(w.group).canonical(),
-        code=lambda w: code_id(*PLAN.timing_modules(w.group)),
+        code=lambda w: code_id(*modules.of_timing(PLAN, w.group)),
         options=training_options,
     shell:
         "python -m stcl.stages.timing --spec {params.spec:q} --train {input.train} --val {input.val}"
@@ -130,6 +130,6 @@ rule conditioning:
         ENVIRONMENT
     params:
         spec=lambda w: PLAN.conditioning_spec(w.block).canonical(),
-        code=lambda w: code_id(*PLAN.conditioning_modules(w.block)),
+        code=lambda w: code_id(*modules.of_conditioning(PLAN, w.block)),
     shell:
         "python -m stcl.stages.conditioning --spec {params.spec:q} --code {params.code} --out {output} > {log} 2>&1"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 def test_gelu_and_its_derivatives(dtype: torch.dtype, tolerance: float) -> None:
     h = torch.linspace(-14, 14, 1321, dtype=dtype)
     found = [torch.empty_like(h) for _ in range(3)]
-    compiled_passes._library(dtype).gelu_of(len(h), h, *found)
+    compiled_passes._library(dtype).gelu_of(2, len(h), h, *found)
 
     x = h.double().requires_grad_()  # the numbers that were rounded to dtype
     g = torch.nn.functional.gelu(x)
@@ -98,8 +98,8 @@ def test_arguments_of_the_wrong_kind_do_not_reach_c():
     """A tensor in the place of a size, of another dtype, or strided would be read as something else."""
     library, h = compiled_passes._library(torch.float64), torch.randn(4, 4)
     out = [torch.empty(16) for _ in range(3)]
-    library.gelu_of(16, h, *out)
-    for bad in ((h, h, *out), (16, h.float(), *out), (16, h.mT, *out), (16, h.numpy(), *out)):
+    library.gelu_of(2, 16, h, *out)
+    for bad in ((2, h, h, *out), (2, 16, h.float(), *out), (2, 16, h.mT, *out), (2, 16, h.numpy(), *out)):
         with pytest.raises(ctypes.ArgumentError):
             library.gelu_of(*bad)
     network = FNO(2, 1, 5, 2, 2, 7)

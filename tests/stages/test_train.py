@@ -334,7 +334,7 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
         monkeypatch.setattr(provenance, "_parse", lambda module: (reached.add(module), parse_module(module))[1])
         provenance.code_id.cache_clear()
         cell = next(c for c in plan.final_cells([plan.blocks[name]]) if c.method == method)
-        provenance.code_id(*plan.train_modules(cell))
+        provenance.code_id(*modules.of_train(plan, cell))
         return {m for m in reached if m.startswith(("stcl.losses.", "stcl.tangent."))}
 
     shared = {"stcl.losses.data", "stcl.losses.flat_gradient"}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stcl.study import modules
 from stcl.study.cells import SELECTED
 from stcl.study.config import parse
 from stcl.study.plan import Plan
@@ -168,7 +169,7 @@ def test_every_form_of_the_ablation_is_measured_at_the_same_states(config):
     own, raw = (plan.conditioning_spec(name).json_dict() for name in ("helmholtz", "helmholtz-ablation-raw"))
     assert (own.pop("form")["name"], raw.pop("form")["name"]) == ("krylov_target", "residual")
     assert own == raw
-    assert plan.conditioning_modules("helmholtz-ablation-raw") == [
+    assert modules.of_conditioning(plan, "helmholtz-ablation-raw") == [
         "stcl.stages.conditioning",
         "stcl.problems.helmholtz",
         "stcl.losses.forms.residual",

@@ -9,6 +9,7 @@ from plans_with_variants import with_variant
 
 from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
+from stcl.study import modules
 from stcl.study.cells import SELECTED
 from stcl.study.config import ConfigError, parse
 from stcl.study.names import problem_name
@@ -47,7 +48,7 @@ def test_both_load_the_same_problem_with_other_options(plan):
     for path, spec in own.items():
         assert variant[path].problem == spec.problem == "burgers"
         assert variant[path] == spec.model_copy(update={"options": spec.options | {"scheme": "three_sweep"}})
-    assert plan.train_modules(plan.cells["burgers_published/N8/fno/lam0/seed0"])[1] == "stcl.problems.burgers"
+    assert modules.of_train(plan, plan.cells["burgers_published/N8/fno/lam0/seed0"])[1] == "stcl.problems.burgers"
 
 
 def test_each_has_data_and_banks_of_its_own(plan):
@@ -58,7 +59,7 @@ def test_each_has_data_and_banks_of_its_own(plan):
         assert (own.options.get("scheme"), variant.options["scheme"]) == (None, "three_sweep")
     assert [plan.bank_spec("burgers_published", split).check for split in ("train", "test")] == [False, True]
     assert plan.bank_spec("burgers", "train").check
-    assert plan.data_modules("burgers_published") == ["stcl.stages.data", "stcl.problems.burgers"]
+    assert modules.of_data(plan, "burgers_published") == ["stcl.stages.data", "stcl.problems.burgers"]
 
 
 def test_each_has_a_decision_of_its_own(plan):
@@ -117,7 +118,7 @@ def test_conditioning_is_measured_with_the_options_of_the_variant():
 def test_conditioning_loads_the_problem(plan):
     spec = plan.conditioning_spec("burgers_published")
     assert (spec.problem, spec.options["scheme"]) == ("burgers", "three_sweep")
-    assert "stcl.problems.burgers" in plan.conditioning_modules("burgers_published")
+    assert "stcl.problems.burgers" in modules.of_conditioning(plan, "burgers_published")
 
 
 def test_a_study_without_variants_says_nothing_of_them():

@@ -58,7 +58,12 @@ static inline __attribute__((always_inline)) void gelu(const int order, long n, 
     }
 }
 
-/* The GELU alone, for those who check it. */
-void gelu_of(long n, const real *h, real *value, real *slope, real *curvature) {
-    gelu(2, n, h, value, slope, curvature);
+/* The same with an order that is known only when it runs. What is beyond it may be NULL. */
+void gelu_of(long order, long n, const real *h, real *value, real *slope, real *curvature) {
+    if (order == 0)
+        gelu(0, n, h, value, slope, curvature);
+    else if (order == 1)
+        gelu(1, n, h, value, slope, curvature);
+    else
+        gelu(2, n, h, value, slope, curvature);
 }

@@ -7,8 +7,6 @@ modes; what is summed over samples has one array per thread, so that results do 
 
 Fields, halves and modes are those of spectrum.h with r = 1 + q; x, y [samples, nx, ny, c], dx, dy [samples, q, nx, ny, c]. */
 
-#include <stdlib.h>
-
 #include "gelu.h"
 #include "matrix.h"
 #include "spectrum.h"
@@ -35,12 +33,7 @@ static Weights unpack(const Size *size, real *const *flat) {
 /* T = GELU(H), with g' and, for tangents' sake, g'' of the values. */
 static void gelu_dual(const Grid *g, int order, const real *H, real *T, real *slope, real *curvature) {
     long row = g->ny * g->c;
-    if (order == 0)
-        gelu(0, row, H, T, slope, curvature);
-    else if (order == 1)
-        gelu(1, row, H, T, slope, curvature);
-    else
-        gelu(2, row, H, T, slope, curvature);
+    gelu_of(order, row, H, T, slope, curvature);
     for (long j = 1; j < g->r; j++)
         multiply(row, slope, H + j * row, T + j * row);
 }
@@ -310,12 +303,7 @@ static void hidden_layer(const Size *s, int order, const real *z, const real *ac
     for (long y = 0; y < s->ny; y++)
         memcpy(k + y * s->hidden, b1, s->hidden * sizeof(real));
     product(s->ny, s->hidden, s->c, z, s->c, 1, across, k, 1);
-    if (order == 0)
-        gelu(0, s->ny * s->hidden, k, value, slope, curvature);
-    else if (order == 1)
-        gelu(1, s->ny * s->hidden, k, value, slope, curvature);
-    else
-        gelu(2, s->ny * s->hidden, k, value, slope, curvature);
+    gelu_of(order, s->ny * s->hidden, k, value, slope, curvature);
 }
 
 static void head_row(const Size *s, const Weights *w, real *memory, const real *H, const real *across, const real *R,
@@ -323,10 +311,7 @@ static void head_row(const Size *s, const Weights *w, real *memory, const real *
     long ny = s->ny, c = s->c, row = ny * c, D = s->hidden, outputs = s->outputs;
     real *z = memory, *slope = z + row, *k = slope + row, *value_k = k + ny * D, *slope_k = value_k + ny * D;
     real *inner = slope_k + ny * D, *out = y_out + (sample * s->nx + x) * ny * outputs;
-    if (s->q)
-        gelu(1, row, H, z, slope, NULL);
-    else
-        gelu(0, row, H, z, NULL, NULL);
+    gelu_of(s->q > 0, row, H, z, slope, NULL);
     hidden_layer(s, s->q > 0, z, across, w->head_bias, k, value_k, slope_k, NULL);
     for (long y = 0; y < ny; y++)
         for (long o = 0; o < outputs; o++)
@@ -403,10 +388,7 @@ static void head_row_adjoint(const Size *s, const Weights *w, real *memory, cons
     real *inner = k_bar + ny * D, *inner_bar = inner + outputs * row;
     const real *y_bar = y_bars + (sample * s->nx + x) * ny * outputs;
     real *head_bias_bar = sums->head_bias + own, *output_bias_bar = sums->output_bias + own;
-    if (s->q)
-        gelu(2, row, H, z, slope, curvature);
-    else
-        gelu(1, row, H, z, slope, NULL);
+    gelu_of(s->q ? 2 : 1, row, H, z, slope, curvature);
     hidden_layer(s, s->q ? 2 : 1, z, across, w->head_bias, k, value_k, slope_k, curvature_k);
     if (s->q) {
         product(ny, outputs * c, D, slope_k, D, 1, R, inner, 0);

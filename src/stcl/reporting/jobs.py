@@ -98,9 +98,8 @@ def _evaluation(plan: Plan, name: str, cells: list[Cell]) -> Job:
 
 
 def _list_of_cells(plan: Plan, problem: str) -> Job:
-    cells = [cell for cell in plan.evaluated_cells if plan.blocks[cell.block].key == problem]
     name = f"by_problem/{problem}"
-    needs = tuple(f"runs/{cell.path}/errors.json" for cell in cells)
+    needs = tuple(f"runs/{cell.path}/errors.json" for cell in plan.problem_cells(problem))
     return Job("tables", name, f"tables/{name}.csv", f"logs/tables/{name}.log", needs)
 
 

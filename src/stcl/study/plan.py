@@ -238,6 +238,10 @@ class Plan:
             for seed in block.seeds
         ]
 
+    def problem_cells(self, problem: str) -> list[Cell]:
+        """Every evaluated cell of a problem, those of its ablations included."""
+        return self.final_cells(block for block in self.evaluated_blocks if block.key == problem)
+
     @property
     def evaluated_cells(self) -> list[Cell]:
         """The cells whose errors are measured."""
@@ -388,39 +392,6 @@ class Plan:
             seed=0,
         )
 
-    # -- code -------------------------------------------------------------------------------------------------
-    # These are the modules that a job starts from. Its code id covers them and what they import, but not what they load
-    # by name, so the modules that are loaded by name are listed here, too.
-
-    def data_modules(self, dataset: str) -> list[str]:
-        return ["stcl.stages.data", _problem_module(self.datasets[dataset].problem)]
-
-    def bank_modules(self, dataset: str) -> list[str]:
-        return ["stcl.stages.bank", _problem_module(self.datasets[dataset].problem)]
-
-    def train_modules(self, cell: Cell) -> list[str]:
-        modules = ["stcl.stages.train", *self._cell_modules(cell)]
-        measured = self.blocks[cell.block].settings.training.jacobian_every is not None
-        return [*modules, "stcl.stages.errors"] if measured else modules
-
-    def evaluate_modules(self, name: str) -> list[str]:
-        """The modules of an evaluation, which are the same for all cells of a block."""
-        return ["stcl.stages.evaluate", _problem_module(self.blocks[name].problem)]
-
-    def timing_modules(self, group: str) -> list[str]:
-        return ["stcl.stages.timing", *(m for cell in self.timing_cells(group) for m in self._cell_modules(cell))]
-
-    def conditioning_modules(self, name: str) -> list[str]:
-        block = self.blocks[name]
-        return ["stcl.stages.conditioning", _problem_module(block.problem), *_form_modules(block.settings)]
-
-    def _cell_modules(self, cell: Cell) -> Iterator[str]:
-        block = self.blocks[cell.block]
-        yield _problem_module(block.problem)
-        yield f"stcl.stages.methods.{cell.method}"
-        if cell.method == "stcl":
-            yield from _form_modules(block.settings)
-
 
 def _trains(known: Block, block: Block) -> bool:
     """Whether a block of the same problem has the one sTCL cell of the other for every seed."""
@@ -433,19 +404,6 @@ def _trains(known: Block, block: Block) -> bool:
 
 def shown_size(settings: ProblemSettings) -> int:
     return settings.shown_size or max(settings.train_sizes)
-
-
-def _problem_module(problem: str) -> str:
-    return f"stcl.problems.{problem}"
-
-
-def _form_modules(settings: ProblemSettings) -> Iterator[str]:
-    """The modules that are loaded by the name of the sTCL form and of its metric."""
-    form = settings.stcl.settled_form
-    yield f"stcl.losses.forms.{form.name}"
-    metric = getattr(form, "metric", None)
-    if metric is not None:
-        yield f"stcl.losses.metrics.{metric.name}"
 
 
 def _problem(block: Block) -> dict[str, Any]:
