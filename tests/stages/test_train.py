@@ -14,6 +14,7 @@ from stcl.stages import bank as labels
 from stcl.stages import data, train
 from stcl.stages.errors import field_errors, jacobian_errors
 from stcl.stages.trainer import Trainer
+from stcl.study import modules
 from stcl.study.config import parse
 from stcl.study.plan import Plan
 from stcl.study.specs.bank import BankSpec
@@ -329,7 +330,7 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
     plan = Plan(parse(changed))
     parse_module = provenance._parse.__wrapped__
 
-    def modules(name: str, method: str) -> set[str]:
+    def reached_by(name: str, method: str) -> set[str]:
         reached = set()
         monkeypatch.setattr(provenance, "_parse", lambda module: (reached.add(module), parse_module(module))[1])
         provenance.code_id.cache_clear()
@@ -338,8 +339,8 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
         return {m for m in reached if m.startswith(("stcl.losses.", "stcl.tangent."))}
 
     shared = {"stcl.losses.data", "stcl.losses.flat_gradient"}
-    assert modules("diffusion", "fno") == shared
-    offline = modules("diffusion", "offline_di")
+    assert reached_by("diffusion", "fno") == shared
+    offline = reached_by("diffusion", "offline_di")
     assert offline == shared | {
         f"stcl.losses.{m}" for m in ("derivative_informed", "settings", "stored_tangents", "weighting")
     }
