@@ -344,7 +344,7 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
     assert offline == shared | {
         f"stcl.losses.{m}" for m in ("derivative_informed", "settings", "stored_tangents", "weighting")
     }
-    krylov, navier_stokes, burgers = (modules(n, "stcl") for n in ("diffusion", "navier_stokes", "burgers"))
+    krylov, navier_stokes, burgers = (reached_by(n, "stcl") for n in ("diffusion", "navier_stokes", "burgers"))
     assert {"stcl.tangent.krylov", "stcl.losses.metrics.inverse_laplacian"} <= krylov
     assert {"stcl.losses.metrics.leray_oseen"} <= navier_stokes
     assert not any("metrics" in m or "krylov" in m for m in burgers)
