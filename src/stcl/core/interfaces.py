@@ -1,7 +1,7 @@
 """What the rooms ask of each other: a discrete equation, a metric on its residuals, a form of the tangent loss."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from stcl.core.layout import Layout
 
@@ -97,6 +97,28 @@ class InvertibleMetric(Metric, Protocol):
 
     def inverse_at(self, a: "Tensor") -> Callable[[Any], Any]:
         """The map r ↦ M⁻¹ r."""
+
+
+class Solved(NamedTuple):
+    """What a solver has made of A x = g for several right-hand sides of each sample."""
+
+    x: "Tensor"  # [B, q, *response_shape], zero at nodes without an equation
+    residual: "Tensor"  # ‖g − A x‖/‖g‖ [B, q], 0 where g is zero
+    solved: "Tensor"  # whether there is a solution at all [B, q]; where the solver broke down there is none
+
+
+class TangentSolver(Protocol):
+    """Solves A x = g with A = ∂F/∂u at given states, without gradients: for targets, and for Newton corrections."""
+
+    @property
+    def products(self) -> int:
+        """How many products with A one solve of one right-hand side takes; ledgers count them."""
+
+    def at(self, u: "Tensor", a: "Tensor") -> "Callable[[Any], Solved]":
+        """The map g ↦ x for right-hand sides g [B, q, ...] in the shape of the residual, at u [B, ...] and a [B, ...].
+
+        The target of directions v is at(u, a)(−B v). A Newton correction is u + at(u, a)(−F(u, a)).
+        """
 
 
 @runtime_checkable
