@@ -13,8 +13,10 @@ _HOMES = {
     "stcl.consistency": ("TangentConsistency",),
     "stcl.diagnosis": ("diagnose",),
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
+    "stcl.losses.scale": ("Scale",),
     "stcl.losses.variance_share": ("VarianceShare",),
     "stcl.losses.settings": (
+        "Weighting",
         "Residual",
         "NormalizedResidual",
         "PreconditionedResidual",
