@@ -83,7 +83,7 @@ def advection_diffusion_reaction(n: int = 13) -> UserProblem:
         def at_inside(x: Tensor, a: Tensor) -> Tensor:
             return residual(pad(x.reshape(1, 1, m, m), (1, 1, 1, 1)), a[None]).flatten()
 
-        return pad(newton(at_inside, a.new_zeros(len(a), m * m), a, steps=7).reshape(-1, 1, m, m), (1, 1, 1, 1))
+        return pad(newton(at_inside, a.new_ones(len(a), m * m), a, steps=7).reshape(-1, 1, m, m), (1, 1, 1, 1))
 
     return UserProblem(residual, inputs, solve, UNet)
 
