@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 import stcl
 from stcl import problems
@@ -79,6 +80,15 @@ def test_a_bank_that_the_study_does_not_have(cell):
     message = "`snakemake results/test/banks/diffusion/train.json` makes it"
     with pytest.raises(FileNotFoundError, match=message):
         stcl.load_run(cell).bank("train")
+
+
+def test_stored_fields_are_found_by_name(cells):
+    """Through the stages that wrote them: the inputs of a bank, and the responses whose tangents are in it."""
+    run = stcl.load_run(cells["navier_stokes"])
+    v, w = run.bank("test")
+    stored = xr.open_zarr(run.folder.parents[5] / "banks/navier_stokes/test/fields.zarr", consolidated=False)
+    assert np.array_equal(stored["w"].sel(scored="y2"), w[:, :, 1])
+    np.testing.assert_allclose(stored["v"].sel(input="u1"), v[:, 0])
 
 
 def edited(path, **changes):
