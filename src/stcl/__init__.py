@@ -14,6 +14,7 @@ _HOMES = {
     "stcl.diagnosis": ("diagnose",),
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
     "stcl.losses.scale": ("Scale",),
+    "stcl.runs": ("load_run",),
     "stcl.losses.variance_share": ("VarianceShare",),
     "stcl.losses.settings": (
         "Weighting",

@@ -19,6 +19,7 @@ from stcl.losses.settings import Residual as Residual
 from stcl.losses.settings import ShiftedLaplacian as ShiftedLaplacian
 from stcl.losses.settings import Weighting as Weighting
 from stcl.losses.variance_share import VarianceShare as VarianceShare
+from stcl.runs import load_run as load_run
 from stcl.tangents import ReverseTangents as ReverseTangents
 from stcl.tangents import TangentError as TangentError
 from stcl.tangents import jacobian_error as jacobian_error
