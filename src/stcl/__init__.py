@@ -13,6 +13,7 @@ _HOMES = {
     "stcl.consistency": ("TangentConsistency",),
     "stcl.diagnosis": ("diagnose",),
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
+    "stcl.runs": ("load_run",),
     "stcl.losses.variance_share": ("VarianceShare",),
     "stcl.losses.settings": (
         "Residual",

@@ -17,6 +17,7 @@ from stcl.losses.settings import PreconditionedResidual as PreconditionedResidua
 from stcl.losses.settings import Residual as Residual
 from stcl.losses.settings import ShiftedLaplacian as ShiftedLaplacian
 from stcl.losses.variance_share import VarianceShare as VarianceShare
+from stcl.runs import load_run as load_run
 from stcl.tangents import ReverseTangents as ReverseTangents
 from stcl.tangents import TangentError as TangentError
 from stcl.tangents import jacobian_error as jacobian_error

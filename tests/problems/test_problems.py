@@ -75,6 +75,36 @@ def test_shapes_follow_the_layout(problem, solved, directions):
     assert problem.tangents(a[:2], u[:2], directions).shape == (2, 4, *layout.tangent_shape)
 
 
+def test_inputs_from_normals_are_those_of_a_split(problem):
+    """Both have the same mean square and fourth moment, up to the spread of a sample."""
+    noise = np.random.default_rng(0).standard_normal((400, *problem.input_noise_shape))
+    for power in (2, 4):
+        ours, theirs = (
+            (problem.network_input(a) ** power).reshape(400, -1).mean(1)
+            for a in (problem.input(noise), problem.inputs(400, "train"))
+        )
+        spread = np.hypot(ours.std(), theirs.std()) / 20
+        assert abs(ours.mean() - theirs.mean()) < 4 * spread
+
+
+@pytest.mark.parametrize("name", ["input", "whitened"])
+def test_inputs_from_normals_are_the_same_in_torch(problem, name):
+    draw = getattr(problem, name)
+    noise = np.random.default_rng(1).standard_normal((2, 3, *problem.input_noise_shape))
+    a = draw(noise)
+    np.testing.assert_allclose(draw(torch.from_numpy(noise)), a, atol=1e-12 * np.abs(a).max())
+    np.testing.assert_allclose(draw(noise[1, 2]), a[1, 2], atol=1e-12 * np.abs(a).max())
+
+
+def test_the_whitened_prior_is_smooth_at_its_mean_and_as_large_as_the_inputs(problem):
+    noise = torch.from_numpy(np.random.default_rng(2).standard_normal((400, *problem.input_noise_shape)))
+    slope = torch.func.jvp(problem.whitened, (torch.zeros_like(noise[0]),), (noise[0],))[1]
+    difference = (problem.whitened(1e-5 * noise[0]) - problem.whitened(-1e-5 * noise[0])) / 2e-5
+    torch.testing.assert_close(slope, difference, rtol=1e-6, atol=1e-8)
+    ours, theirs = (problem.whitened(noise) ** 2).mean(), (problem.input(noise) ** 2).mean()
+    assert 0.8 < ours / theirs < 1.25
+
+
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_longer_draws_of_inputs_begin_the_same(problem, split):
     np.testing.assert_array_equal(problem.inputs(7, split)[:3], problem.inputs(3, split))

@@ -59,6 +59,25 @@ class Problem(ABC):
         """The first `count` candidate inputs of a split, as the solver takes them. A longer draw begins with them."""
 
     @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        """Shape of the standard normals that make one input. What draws inputs of its own asks for it."""
+        raise ValueError(f"{type(self).__name__} does not say which normals make an input; give it input_noise_shape")
+
+    def input(self, noise):
+        """Inputs of the prior, as the solver takes them, from standard normals [..., *input_noise_shape].
+
+        Like `direction`, it is written with operations that numpy and torch share, and it is differentiable.
+        """
+        raise ValueError(f"{type(self).__name__} does not say how normals make an input; give it a method input(noise)")
+
+    def whitened(self, noise):
+        """The prior of an inverse problem: inputs from normals [..., *input_noise_shape], smooth everywhere.
+
+        It is `input` itself, unless that divides by something random: then one number takes its place.
+        """
+        return self.input(noise)
+
+    @property
     @abstractmethod
     def noise_shape(self) -> tuple[int, ...]:
         """Shape of the standard normals that make one direction."""
