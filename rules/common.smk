@@ -143,6 +143,15 @@ def table_command(name, out, records=()):
     )
 
 
+def figure_preview(name, out, records):
+    """The command that draws a figure in the folder `out` from what is there of it, if anything is."""
+    figure = FIGURES[name]
+    inputs = [file for file in (source(record, Path(OUT), records) for record in figure.records) if file.exists()]
+    spec, files = shlex.quote(canonical(figure.spec)), " ".join(map(str, inputs))
+    command = f"python -m stcl.reporting.figures.{figure.module} --spec {spec} --out {out}/{name}.png {files}"
+    return [command] if inputs else []
+
+
 def table_caption(shown):
     """The caption of a written table. One that is not there yet, or was left unfinished, has none."""
     try:

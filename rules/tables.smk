@@ -81,7 +81,8 @@ rule preview:
     params:
         folder=f"{OUT}/preview",
         commands=" && ".join(
-            table_command(name, f"{OUT}/preview", [RECORDS]) for name, table in TABLES.items() if table.cells
+            [table_command(name, f"{OUT}/preview", [RECORDS]) for name, table in TABLES.items() if table.cells]
+            + figure_preview("convergence", f"{OUT}/preview", [RECORDS])
         ),
     shell:
         "mkdir -p {params.folder} && {params.commands} && cat {params.folder}/*.md | tee {log}"
