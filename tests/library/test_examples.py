@@ -60,10 +60,10 @@ def test_an_inverse_problem(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
     example = load("inverse_problem")
     z = torch.randn(1, 5, generator=torch.Generator().manual_seed(4))
-    torch.testing.assert_close(example.field(z), example.inputs(1, seed=4))
-    exact = example.solve(example.inputs(2, seed=2))[:, example.OBSERVED]
-    found = example.most_probable(example.solve, exact, sigma=1e-5)  # no noise, and next to no prior
-    torch.testing.assert_close(found, example.inputs(2, seed=2), atol=0.02, rtol=0)
+    torch.testing.assert_close(example.PRIOR(z), example.inputs(1, seed=4))
+    exact = example.SENSORS(example.solve(example.inputs(2, seed=2)))
+    found = example.map_point(example.solve, example.SENSORS, exact, 1e-5, example.PRIOR)  # next to no noise, no prior
+    torch.testing.assert_close(found.a, example.inputs(2, seed=2), atol=0.02, rtol=0)
     plain, ours = example.distances(example.train(lam=0, epochs=60), example.train(lam=1, epochs=60))
     assert ours < 0.67 * plain
 
