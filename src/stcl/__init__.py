@@ -14,6 +14,8 @@ _HOMES = {
     "stcl.diagnosis": ("diagnose",),
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
     "stcl.runs": ("load_run",),
+    "stcl.problems.base": ("Problem",),
+    "stcl.core.layout": ("Layout",),
     "stcl.losses.variance_share": ("VarianceShare",),
     "stcl.losses.settings": (
         "Residual",
