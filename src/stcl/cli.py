@@ -92,6 +92,10 @@ def main() -> None:
     )
     records.add_argument("results", type=Path, help="results/<preset>")
     records.add_argument("--configfile", type=Path, help="the study; default: the one that was run in the folder")
+    records.add_argument("--version", help="the version that trained, where train.json does not say it")
+    records.add_argument(
+        "--times", action="store_true", help="keep seconds, too: nothing else ran on the machine when they were taken"
+    )
     arguments = parser.parse_args()
     run = {"diagnose": _diagnose, "predict": _predict, "status": _status, "records": _records}[arguments.command]
     run(arguments)
@@ -139,7 +143,7 @@ def _records(arguments: argparse.Namespace) -> None:
     records = importlib.import_module("stcl.reporting.records")
     status = importlib.import_module("stcl.reporting.status")
     try:
-        written = records.write(arguments.results)
+        written = records.write(arguments.results, version=arguments.version, times=arguments.times)
         ((_, plan),) = status.studies([arguments.results], arguments.configfile)
         checked = records.check(plan)
     except (ValueError, OSError) as error:

@@ -160,12 +160,3 @@ class Problem(ABC):
         u = self.solve(a)
         kept = np.flatnonzero(self.accept(u))[:count]
         return torch.as_tensor(self.network_input(a[kept])), torch.as_tensor(u[kept])
-
-    def inputs_of(self, a: "torch.Tensor") -> "torch.Tensor":
-        return a
-
-    def responses_of(self, u: "torch.Tensor") -> "torch.Tensor":
-        return u
-
-    def model_inputs(self, v: "torch.Tensor") -> "torch.Tensor":
-        return v
