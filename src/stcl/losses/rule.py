@@ -9,6 +9,7 @@ from stcl.losses.settings import (
     FormSettings,
     InverseLaplacian,
     JacobianPenalty,
+    Krylov,
     KrylovTarget,
     LerayOseen,
     MetricSettings,
@@ -28,6 +29,12 @@ RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an o
 WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
 INITIAL = 2  # largest number of frames that an initial condition enters
 STEPS = (5, 10, 20)  # numbers of steps of the target's solver that are tried; the first is the paper's
+
+SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators that a solver of targets is for
+    "krylov": ("spd", "indefinite"),
+    "space_time": ("parabolic",),
+    "stokes": ("saddle",),
+}
 
 
 def form_for(kind: OperatorClass | None, metric: MetricSettings | None, driven: bool) -> FormSettings:
@@ -199,8 +206,9 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
 
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why a solver of a target cannot work for this class."""
-    kind = equation.tangent_class
-    if kind not in ("spd", "indefinite"):
-        yield f"solver krylov needs an elliptic tangent operator, this one is {kind}"
-    elif refusal := solver_refusal(solver.method, kind):
+    kind, needed = equation.tangent_class, SOLVED_BY[solver.name]
+    if kind not in needed:
+        others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
+        yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
+    elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
