@@ -152,6 +152,32 @@ class Krylov(Settings):
     method: Solver | None = Field(None, description="Krylov method; if left out, the one that fits the operator")
 
 
+class SpaceTime(Settings):
+    """A few GMRES steps in space and time, for problems in time with one response.
+
+    The preconditioner has the residual's own differences in time and is diagonal in a transform in space. It is fitted
+    to the operator before training.
+    """
+
+    name: Literal["space_time"] = Field(
+        "space_time", description="the name by which the configuration asks for this solver"
+    )
+    steps: Positive = Field(12, description="number of steps")
+
+
+class Stokes(Settings):
+    """A few GMRES steps with a Stokes preconditioner, for two velocities and a pressure between walls."""
+
+    name: Literal["stokes"] = Field("stokes", description="the name by which the configuration asks for this solver")
+    steps: Positive = Field(14, description="number of steps")
+    viscosity: PositiveFloat | None = Field(
+        None, description="viscosity µ of the preconditioner; if left out, it is the problem's mu"
+    )
+
+
+StepwiseSettings = Annotated[Krylov | SpaceTime | Stokes, Field(discriminator="name")]
+
+
 class Direct(Settings):
     """The inverse of A for each training sample, made once and kept in memory, for operators with few unknowns."""
 
@@ -160,12 +186,12 @@ class Direct(Settings):
         2**30,
         description="bytes that may be kept, unknowns² numbers a sample; nothing is thrown out when they are full",
     )
-    otherwise: Krylov | None = Field(
+    otherwise: StepwiseSettings | None = Field(
         None, description="what solves for samples that are not kept; if left out, they are inverted at every update"
     )
 
 
-SolverSettings = Annotated[Krylov | Direct, Field(discriminator="name")]
+SolverSettings = Annotated[Krylov | SpaceTime | Stokes | Direct, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):
@@ -203,9 +229,16 @@ FormSettings = Annotated[
 ]
 
 
+def solvers_of(form: FormSettings) -> list[SolverSettings]:
+    """The solver of a target, and the one that stands in for it."""
+    solver = form.solver if isinstance(form, SolvedTarget) else None
+    return [one for one in (solver, getattr(solver, "otherwise", None)) if one is not None]
+
+
 def metric_of(form: FormSettings) -> MetricSettings | None:
-    """The metric that a form or its solver uses."""
-    return getattr(form, "metric", None) or getattr(getattr(form, "solver", None), "metric", None)
+    """The metric that a form or a solver of it uses."""
+    metrics = (getattr(one, "metric", None) for one in (form, *solvers_of(form)))
+    return next((metric for metric in metrics if metric is not None), None)
 
 
 class OfflineDi(Settings):
