@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stcl.core.arrays import check_fields, like, unit_norm
+from stcl.core.arrays import check_fields, like, tanh, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._torch_normals import torch_normals
 from stcl.problems.base import Problem, SolveError, Split, Stream
@@ -94,6 +94,10 @@ class AllenCahn(Problem):
     def _fields(self) -> np.ndarray:
         return self._waves(self.nx)
 
+    @cached_property
+    def _finest_fields(self) -> np.ndarray:
+        return self._waves(MODES)
+
     @property
     def noise_shape(self) -> tuple[int, ...]:
         return (2 * MODES,)  # real parts, then imaginary parts
@@ -101,9 +105,14 @@ class AllenCahn(Problem):
     def inputs(self, count: int, split: Split) -> np.ndarray:
         """The rows of the published split and, if more are asked for, fresh ones from the same distribution."""
         noise = _published_then_fresh(count, INPUT_SEED, INPUT_BLOCK, INPUT_ROWS[split])
-        noise = noise[:, None]  # each row is a product of its own, so that its rounding does not depend on the others
-        deviation = (noise @ self._waves(MODES)).std(axis=-1, ddof=1, keepdims=True)  # it is the same on every grid
-        return np.tanh(noise @ self._fields / deviation)[:, 0]
+        # Each row is a product of its own, so that its rounding does not depend on the others.
+        return self.input_from(noise[:, None])[:, 0]
+
+    def input_from(self, noise):
+        fields = noise @ like(noise, self._finest_fields)  # their deviation is the same on every grid
+        centred = fields - fields.mean(-1)[..., None]
+        deviation = ((centred * centred).sum(-1) / (MODES - 1)) ** 0.5
+        return tanh(noise @ like(noise, self._fields) / deviation[..., None])
 
     def direction(self, noise):
         return unit_norm(noise @ like(noise, self._fields), axes=1)

@@ -29,12 +29,15 @@ class Problem(ABC):
 
     A problem is a frozen dataclass whose fields are its constants, the grid size among them. Arrays are batched
     over samples: a is [samples, ...], directions v are [directions, ...] and shared by the samples. Everything
-    but `residual` and `direction` is float64 numpy. `counts` is a ledger that the solver fills as it works:
-    factorisations, linear solves, Newton steps.
+    but `residual`, `direction` and `input_from` is float64 numpy. `counts` is a ledger that the solver fills as it
+    works: factorisations, linear solves, Newton steps.
     """
 
     tangent_class: ClassVar[TangentClass]  # the decision rule picks the form of the loss from it
     tangent_tolerance: ClassVar[float] = 1e-4  # no label with a larger `tangent_defect` is stored
+    # Whether `accept` leaves out responses with a large norm, as those near a resonance have. Training then leaves such
+    # inputs out, too, where it draws inputs itself.
+    resonant: ClassVar[bool] = False
     difference_step: ClassVar[float] = 1e-4  # step of the difference in `tangent_defect`, relative to the input
 
     counts: Counter = field(default_factory=Counter, init=False, repr=False, compare=False)
@@ -69,6 +72,16 @@ class Problem(ABC):
 
         It is written with operations that numpy and torch share, so that training can draw on its device.
         """
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        """Shape of the standard normals that make one input."""
+        return self.noise_shape
+
+    # Inputs of the prior on the network's grid, [..., *layout.input_shape], from normals [..., *input_noise_shape].
+    # They have the distribution of network_input(inputs(...)), before `accept` leaves any out, and are written as
+    # `direction` is: training draws inputs that nobody solves on its device. None where a problem cannot do this.
+    input_from: ClassVar[Callable[..., Any] | None] = None
 
     @abstractmethod
     def directions(self, count: int, stream: Stream) -> np.ndarray:

@@ -43,6 +43,7 @@ class Helmholtz(ScalarOnSquare):
 
     tangent_class = "indefinite"
     tangent_tolerance = 1e-8
+    resonant = True
     input_seed = {"train": 1, "val": 2, "test": 3}
     direction_seed = {"train": 10_007, "val": 10_009, "test": 10_010, "sketch": 2027}  # val is not published
 
@@ -73,7 +74,7 @@ class Helmholtz(ScalarOnSquare):
         deviation = 1.0 / (12.5 + 0.5 * np.pi**2 * (k[:, None] ** 2 + k**2))
         return deviation, cosines(self.modes, self.nodes)
 
-    def _fields(self, noise):
+    def input_from(self, noise):
         deviation, basis = (like(noise, table) for table in self._prior)
         return basis.T @ (noise * deviation) @ basis
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stcl.core.arrays import check_fields, like, norms, unit_norm
+from stcl.core.arrays import check_fields, largest, like, norms, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._block_tridiagonal import BlockTridiagonal
 from stcl.problems._square import COMPLEX_STEP, OnSquare, boundary, centred, embed, inner, laplacian
@@ -108,10 +108,27 @@ class NavierStokes(OnSquare):
         if further:
             noise = np.concatenate([noise, np.stack([xi for xi, _ in further])])
             amplitude = np.concatenate([amplitude, [size for _, size in further]])
-        noise, amplitude = noise[:count], amplitude[:count]
-        published_grid = _curl_tables(self.modes, np.linspace(0.0, 1.0, AMPLITUDE_NODES))
-        largest = np.abs(_curls(noise, published_grid)).max(axis=(1, 2, 3))
-        return (amplitude / largest)[:, None, None, None] * _curls(noise, self._prior)
+        return self._forcings(noise[:count], amplitude[:count])
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        return (self.modes**2 + 2,)
+
+    def input_from(self, noise):
+        """The last two normals make the amplitude: exp(−(x² + y²)/2) is uniform in (0, 1)."""
+        modes, pair = noise[..., :-2], noise[..., -2:]
+        uniform = np.e ** (-(pair * pair).sum(-1) / 2)
+        low, high = AMPLITUDE
+        return self._forcings(modes.reshape(*noise.shape[:-1], *self.noise_shape), low + (high - low) * uniform)
+
+    def _forcings(self, noise, amplitude):
+        """Curls of these normals [..., k, l] whose largest component on the published grid is `amplitude` [...]."""
+        scale = amplitude / largest(_curls(noise, self._published_prior), axes=3)
+        return scale[..., None, None, None] * _curls(noise, self._prior)
+
+    @cached_property
+    def _published_prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _curl_tables(self.modes, np.linspace(0.0, 1.0, AMPLITUDE_NODES))
 
     def direction(self, noise):
         return unit_norm(_curls(noise, self._prior), axes=3)
