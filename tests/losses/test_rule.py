@@ -30,6 +30,7 @@ def test_the_default_is_the_papers_and_is_not_refused(name):
     [
         ("burgers", KRYLOV, "krylov_target needs an elliptic"),
         ("navier_stokes", KRYLOV, "krylov_target needs an elliptic"),
+        ("burgers", settings.SolvedTarget(solver=settings.Krylov()), "solver krylov needs an elliptic"),
         ("helmholtz", KRYLOV.model_copy(update={"solver": "cg"}), "cg may only be used for definite operators"),
         ("navier_stokes", settings.Residual(), "residual does not weigh the blocks"),
         ("navier_stokes", LAPLACE, "preconditioned_residual does not weigh the blocks"),

@@ -352,6 +352,17 @@ def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
     assert all(sum(m in cell for cell in (krylov, navier_stokes, burgers)) == 1 for m in own)
 
 
+def test_a_cell_with_a_solved_target_depends_on_its_solver_and_the_solvers_metric():
+    changed = config()
+    form = {"name": "solved_target", "solver": {"name": "krylov", "metric": {"name": "inverse_laplacian"}}}
+    changed["problems"]["diffusion"]["methods"]["stcl"]["form"] = form
+    plan = Plan(parse(changed))
+    cell = next(c for c in plan.final_cells([plan.blocks["diffusion"]]) if c.method == "stcl")
+    assert {f"stcl.losses.{m}" for m in ("forms.solved_target", "solvers.krylov", "metrics.inverse_laplacian")} <= set(
+        modules.of_train(plan, cell)
+    )
+
+
 # Reduced sizes at which a derivative term pays within a minute of one core.
 SMALL = {"modes": 6, "width": 16, "head": 64}
 QUICK = {

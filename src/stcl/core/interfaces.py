@@ -111,6 +111,10 @@ class TangentSolver(Protocol):
     """Solves A x = g with A = ∂F/∂u at given states, without gradients: for targets, and for Newton corrections."""
 
     @property
+    def equation(self) -> DiscreteEquation:
+        """The equation whose F, A and B are meant: the form's own, or what a problem offers in its place."""
+
+    @property
     def products(self) -> int:
         """How many products with A one solve of one right-hand side takes; ledgers count them."""
 
@@ -131,6 +135,8 @@ class Measured(Protocol):
 
 class TangentForm(Protocol):
     """How a tangent residual becomes a loss, averaged over samples and directions.
+
+    A form that solves for its target has the attribute `solver`, a TangentSolver.
 
     A form is called with inputs a [B, ...], predictions u = u_θ(a) [B, ...], directions v [B, q, ...] or, shared by the
     batch, [q, ...], tangents w = DS_θ(a)[v] [B, q, ...], and the training responses `label` [B, ...].

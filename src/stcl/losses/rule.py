@@ -16,6 +16,9 @@ from stcl.losses.settings import (
     PreconditionedResidual,
     Residual,
     ShiftedLaplacian,
+    SolvedTarget,
+    SolverSettings,
+    metric_of,
 )
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
 
@@ -174,7 +177,7 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
 
 def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why this form cannot work for this class. Symmetry is tested by the solver's form, where the operator exists."""
-    kind, metric = equation.tangent_class, getattr(form, "metric", None)
+    kind, metric = equation.tangent_class, metric_of(form)
     if isinstance(metric, ShiftedLaplacian) and metric.shift is None and equation.wave_number is None:
         yield "shifted_laplacian needs a shift, because this problem declares no wave_number; give `shift`"
     if isinstance(form, JacobianPenalty):
@@ -184,9 +187,20 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
             yield f"krylov_target needs an elliptic tangent operator, this one is {kind}; use a residual form"
         elif refusal := solver_refusal(form.solver, kind):
             yield refusal
+    elif isinstance(form, SolvedTarget):
+        yield from _solver_refusals(form.solver, equation)
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
     elif kind != "saddle" and isinstance(metric, LerayOseen):
         yield f"leray_oseen weighs the blocks of a saddle residual, this one is {kind}; use another metric"
     elif kind == "parabolic" and metric is not None:
         yield f"{metric.name} acts in space alone, a parabolic residual lives in space-time; use residual"
+
+
+def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
+    """Why a solver of a target cannot work for this class."""
+    kind = equation.tangent_class
+    if kind not in ("spd", "indefinite"):
+        yield f"solver krylov needs an elliptic tangent operator, this one is {kind}"
+    elif refusal := solver_refusal(solver.method, kind):
+        yield refusal

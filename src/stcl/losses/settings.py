@@ -141,6 +141,38 @@ class KrylovTarget(Settings):
     )
 
 
+class Krylov(Settings):
+    """A few preconditioned Krylov steps, for elliptic operators."""
+
+    name: Literal["krylov"] = Field("krylov", description="the name by which the configuration asks for this solver")
+    metric: EllipticMetricSettings = Field(
+        default_factory=FittedLaplacian, description="the metric that preconditions the steps"
+    )
+    steps: Positive = Field(12, description="number m of steps")
+    method: Solver | None = Field(None, description="Krylov method; if left out, the one that fits the operator")
+
+
+SolverSettings = Krylov
+
+
+class SolvedTarget(Settings):
+    """Mean square distance to a tangent that a solver has found from the equation."""
+
+    name: Literal["solved_target"] = Field(
+        "solved_target", description="the name by which the configuration asks for this form"
+    )
+    solver: SolverSettings = Field(description="what solves A ŵ = −B v")
+    state: Literal["label", "prediction", "corrected"] = Field(
+        "label",
+        description="where the equation is linearised: at the training response u, at the prediction u_θ, or at the "
+        "prediction after one Newton step",
+    )
+    warm_start: bool = Field(
+        False,
+        description="whether the solver starts from the network's own tangent, ŵ = w + A⁻¹(−A w − B v), or from 0",
+    )
+
+
 class JacobianPenalty(Settings):
     """Mean square of the tangents themselves: a control that knows nothing of the equation.
 
@@ -153,9 +185,14 @@ class JacobianPenalty(Settings):
 
 
 FormSettings = Annotated[
-    Residual | NormalizedResidual | PreconditionedResidual | KrylovTarget | JacobianPenalty,
+    Residual | NormalizedResidual | PreconditionedResidual | KrylovTarget | SolvedTarget | JacobianPenalty,
     Field(discriminator="name"),
 ]
+
+
+def metric_of(form: FormSettings) -> MetricSettings | None:
+    """The metric that a form or its solver uses."""
+    return getattr(form, "metric", None) or getattr(getattr(form, "solver", None), "metric", None)
 
 
 class OfflineDi(Settings):

@@ -5,6 +5,7 @@ A code id follows imports but not what is loaded by name, so the modules that ar
 
 from collections.abc import Iterator
 
+from stcl.losses.settings import SolvedTarget, metric_of
 from stcl.study.cells import Cell
 from stcl.study.plan import Plan
 from stcl.study.schema import ProblemSettings
@@ -51,9 +52,11 @@ def _problem(name: str) -> str:
 
 
 def _form(settings: ProblemSettings) -> Iterator[str]:
-    """The modules that are loaded by the name of the sTCL form and of its metric."""
+    """The modules that are loaded by the names of the sTCL form, of its solver and of its metric."""
     form = settings.stcl.settled_form
     yield f"stcl.losses.forms.{form.name}"
-    metric = getattr(form, "metric", None)
+    if isinstance(form, SolvedTarget):
+        yield f"stcl.losses.solvers.{form.solver.name}"
+    metric = metric_of(form)
     if metric is not None:
         yield f"stcl.losses.metrics.{metric.name}"
