@@ -11,6 +11,7 @@ from torch import Tensor
 from stcl.core.errors import EquationError
 from stcl.core.interfaces import DiscreteEquation, Metric
 from stcl.losses import metrics
+from stcl.losses.batch_directions import all_equal
 from stcl.losses.directions import combinations
 from stcl.losses.metrics.fitted_laplacian import FittedLaplacian, settings_of
 from stcl.losses.rule import DEFINITE, ELLIPTIC, STEPS, Findings
@@ -149,7 +150,10 @@ def _preconditioned_eigenvalues(operator: TangentOperator, metric: Metric) -> Te
 def _target_errors(operator: TangentOperator, metric: Metric, solver: Callable[..., krylov.Solution]) -> list[float]:
     """‖ŵ − w‖/‖w‖ after each number of steps, the median over a few directions."""
     generator = torch.Generator(operator.u.device).manual_seed(0)
-    g = operator.right_hand_side(combinations(operator.equation.states(8)[0], (4,), generator))
+    inputs = operator.equation.states(8)[0]
+    if all_equal(inputs):  # they have no differences
+        inputs = torch.randn(8, *inputs.shape[1:], generator=generator, dtype=inputs.dtype, device=inputs.device)
+    g = operator.right_hand_side(combinations(inputs, (4,), generator))
     exact = torch.stack([reference_solve(operator, operator.product, row, metric)[0] for row in g])
     apply = operator.unknowns.on_vectors(metric.at(operator.a))
     errors = []

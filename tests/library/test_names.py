@@ -76,7 +76,9 @@ def test_the_version_without_a_source_folder(tmp_path, options, expected):
     assert result.stdout.strip() == expected
 
 
-@pytest.mark.parametrize("module", ["equation", "tangents", "consistency", "diagnosis", "losses.variance_share"])
+@pytest.mark.parametrize(
+    "module", ["equation", "tangents", "consistency", "diagnosis", "inverse", "losses.variance_share"]
+)
 def test_examples_of_the_docstrings(module):
     failed, attempted = doctest.testmod(importlib.import_module(f"stcl.{module}"))
     assert attempted > 2

@@ -5,6 +5,7 @@ from reference import OPTIONS
 
 from stcl import problems
 from stcl.losses import rule, settings
+from stcl.problems.base import Problem
 
 LERAY = settings.PreconditionedResidual(metric=settings.LerayOseen())
 LAPLACE = settings.PreconditionedResidual(metric=settings.InverseLaplacian())
@@ -65,11 +66,11 @@ def test_what_cannot_use_inputs_without_labels_is_refused(name, chosen, message)
 
 def test_a_problem_that_cannot_draw_on_the_device_has_no_unlabelled_inputs():
     class Mine(type(problems.load("diffusion"))):
-        input_from = None
+        input = Problem.input
 
     stcl = settings.Stcl(form=SOLVED, inputs="unlabelled", value="corrected")
     assert list(rule.input_refusals(stcl, problems.load("diffusion", n=13))) == []
-    assert "write `input_from`" in next(rule.input_refusals(stcl, Mine(n=13)))
+    assert "give the problem `input(noise)`" in next(rule.input_refusals(stcl, Mine(n=13)))
 
 
 @pytest.mark.parametrize("name", sorted(PAPER))

@@ -33,17 +33,6 @@ def unit_norm(fields: Any, axes: int) -> Any:
     return fields / (square**0.5).reshape(*square.shape, *([1] * axes))
 
 
-def largest(fields: Any, axes: int) -> Any:
-    """The largest |value| of each field, numpy or torch, over its last `axes` axes."""
-    size = abs(fields).reshape(*fields.shape[: fields.ndim - axes], -1)
-    return size.max(-1) if isinstance(size, np.ndarray) else size.amax(-1)
-
-
-def tanh(x: Any) -> Any:
-    """The hyperbolic tangent, numpy or torch."""
-    return np.tanh(x) if isinstance(x, np.ndarray) else x.tanh()
-
-
 def like(x: Any, table: np.ndarray) -> Any:
     """A constant table that can be combined with x.
 

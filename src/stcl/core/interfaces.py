@@ -69,15 +69,6 @@ class DiscreteEquation(Protocol):
     def states(self, count: int) -> "tuple[Tensor, Tensor]":
         """At most `count` inputs and their responses, in float64 if possible. A is looked at there before training."""
 
-    def inputs_of(self, a: "Tensor") -> "Tensor":
-        """A model's inputs [B, ...] or directions [..., q, ...] in the shape of the layout."""
-
-    def responses_of(self, u: "Tensor") -> "Tensor":
-        """A model's responses [B, ...] or tangents [B, q, ...] in the shape of the layout."""
-
-    def model_inputs(self, v: "Tensor") -> "Tensor":
-        """Inputs or directions in the layout's shape as the model takes them."""
-
 
 class Metric(Protocol):
     """A positive operator M that weighs a tangent residual."""

@@ -207,8 +207,8 @@ def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
             if getattr(settings, key) not in (None, "none"):
                 yield f"{key}: it is for inputs without labels; set inputs to unlabelled or both, or leave {key} out"
         return
-    if problem.input_from is None:
-        yield f"inputs: {settings.inputs} needs inputs of the prior on the training device; write `input_from`"
+    if type(problem).input is Problem.input:
+        yield f"inputs: {settings.inputs} needs inputs of the prior from normals; give the problem `input(noise)`"
     if getattr(form, "state", None) == "label":
         yield (
             f"form.state: {form.name} linearises at the label, which inputs: {settings.inputs} do not have; use "

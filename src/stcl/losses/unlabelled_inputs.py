@@ -1,5 +1,7 @@
 """Inputs of a problem's prior that nobody has solved."""
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -15,8 +17,6 @@ class UnlabelledInputs:
 
     def __init__(self, problem: Problem, batch: int | None, pool: int | None, device: torch.device, seed: int) -> None:
         """An update draws `batch` inputs or, without it, as many as it has labelled samples."""
-        if problem.input_from is None:
-            raise ValueError(f"{type(problem).__name__} has no `input_from`, which draws inputs on the training device")
         self.problem, self.batch, self.device = problem, batch, device
         self.generator = torch.Generator(device).manual_seed(seed)
         self.pool = None if pool is None else Pool(self._fresh(pool))
@@ -28,7 +28,7 @@ class UnlabelledInputs:
 
     def _fresh(self, count: int) -> Tensor:
         noise = torch.randn(count, *self.problem.input_noise_shape, generator=self.generator, device=self.device)
-        return self.problem.input_from(noise)  # type: ignore[misc]  # it is there, __init__ has looked
+        return cast(Tensor, self.problem.network_input(self.problem.input(noise)))
 
     def state_dict(self) -> dict:
         return {"position": self.pool and self.pool.position, "generator": self.generator.get_state()}

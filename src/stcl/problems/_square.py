@@ -47,15 +47,22 @@ class ScalarOnSquare(OnSquare):
         return scalar_layout(self.nodes)
 
     @abstractmethod
-    def input_from(self, noise):
+    def _fields(self, noise):
         """Draws of the prior [..., n, n] from normals [..., *noise_shape], numpy or torch."""
 
     def inputs(self, count: int, split: Split) -> np.ndarray:
         rng = np.random.default_rng(self.input_seed[split])
-        return self.input_from(rng.standard_normal((count, *self.noise_shape)))
+        return self.input(rng.standard_normal((count, *self.input_noise_shape)))
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        return self.noise_shape
+
+    def input(self, noise):
+        return self._fields(noise)
 
     def direction(self, noise):
-        return unit_norm(self.input_from(noise), axes=2)
+        return unit_norm(self._fields(noise), axes=2)
 
     def directions(self, count: int, stream: Stream) -> np.ndarray:
         rng = np.random.default_rng(self.direction_seed[stream])

@@ -29,8 +29,8 @@ class Problem(ABC):
 
     A problem is a frozen dataclass whose fields are its constants, the grid size among them. Arrays are batched
     over samples: a is [samples, ...], directions v are [directions, ...] and shared by the samples. Everything
-    but `residual`, `direction` and `input_from` is float64 numpy. `counts` is a ledger that the solver fills as it
-    works: factorisations, linear solves, Newton steps.
+    but `residual` and `direction` is float64 numpy. `counts` is a ledger that the solver fills as it works:
+    factorisations, linear solves, Newton steps.
     """
 
     tangent_class: ClassVar[TangentClass]  # the decision rule picks the form of the loss from it
@@ -62,6 +62,25 @@ class Problem(ABC):
         """The first `count` candidate inputs of a split, as the solver takes them. A longer draw begins with them."""
 
     @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        """Shape of the standard normals that make one input. What draws inputs of its own asks for it."""
+        raise ValueError(f"{type(self).__name__} does not say which normals make an input; give it input_noise_shape")
+
+    def input(self, noise):
+        """Inputs of the prior, as the solver takes them, from standard normals [..., *input_noise_shape].
+
+        Like `direction`, it is written with operations that numpy and torch share, and it is differentiable.
+        """
+        raise ValueError(f"{type(self).__name__} does not say how normals make an input; give it a method input(noise)")
+
+    def whitened(self, noise):
+        """The prior of an inverse problem: inputs from normals [..., *input_noise_shape], smooth everywhere.
+
+        It is `input` itself, unless that divides by something random: then one number takes its place.
+        """
+        return self.input(noise)
+
+    @property
     @abstractmethod
     def noise_shape(self) -> tuple[int, ...]:
         """Shape of the standard normals that make one direction."""
@@ -72,16 +91,6 @@ class Problem(ABC):
 
         It is written with operations that numpy and torch share, so that training can draw on its device.
         """
-
-    @property
-    def input_noise_shape(self) -> tuple[int, ...]:
-        """Shape of the standard normals that make one input."""
-        return self.noise_shape
-
-    # Inputs of the prior on the network's grid, [..., *layout.input_shape], from normals [..., *input_noise_shape].
-    # They have the distribution of network_input(inputs(...)), before `accept` leaves any out, and are written as
-    # `direction` is: training draws inputs that nobody solves on its device. None where a problem cannot do this.
-    input_from: ClassVar[Callable[..., Any] | None] = None
 
     @abstractmethod
     def directions(self, count: int, stream: Stream) -> np.ndarray:
@@ -154,12 +163,3 @@ class Problem(ABC):
         u = self.solve(a)
         kept = np.flatnonzero(self.accept(u))[:count]
         return torch.as_tensor(self.network_input(a[kept])), torch.as_tensor(u[kept])
-
-    def inputs_of(self, a: "torch.Tensor") -> "torch.Tensor":
-        return a
-
-    def responses_of(self, u: "torch.Tensor") -> "torch.Tensor":
-        return u
-
-    def model_inputs(self, v: "torch.Tensor") -> "torch.Tensor":
-        return v

@@ -119,26 +119,21 @@ class Burgers(Problem):
         stream.shuffle(order)
         published = published[order[rows]][:count]
         fresh = np.random.default_rng((INPUT_SEED, rows.start)).standard_normal((count - len(published), self.bumps))
-        coefficients = self.bump_deviation * np.concatenate([published, fresh])
-        # Each row is a product of its own, so that its rounding does not depend on the others.
-        return (coefficients[:, None] @ self._bumps)[:, 0]
-
-    @cached_property
-    def _bumps(self) -> np.ndarray:
-        """The values of each bump at the times of the solver's inputs, [bumps, solver_nt + nt]."""
-        centres = np.linspace(0.0, 1.0, self.bumps)
-        return np.exp(-((self.times - centres[:, None]) ** 2) / (2 * self.bump_width**2))
-
-    @cached_property
-    def _bumps_at_frames(self) -> np.ndarray:
-        return np.ascontiguousarray(self.network_input(self._bumps))
+        return self.input(np.concatenate([published, fresh]))
 
     @property
     def input_noise_shape(self) -> tuple[int, ...]:
         return (self.bumps,)
 
-    def input_from(self, noise):
-        return self.bump_deviation * noise @ like(noise, self._bumps_at_frames)
+    def input(self, noise):
+        # Each row is a product of its own, so that its rounding does not depend on the others.
+        return ((self.bump_deviation * noise)[..., None, :] @ like(noise, self._bumps))[..., 0, :]
+
+    @cached_property
+    def _bumps(self) -> np.ndarray:
+        """The bumps at the times of an input, [bumps, times]."""
+        centres = np.linspace(0.0, 1.0, self.bumps)
+        return np.exp(-((self.times - centres[:, None]) ** 2) / (2 * self.bump_width**2))
 
     @property
     def noise_shape(self) -> tuple[int, ...]:

@@ -77,7 +77,7 @@ class Diffusion(ScalarOnSquare):
         scale = np.where(k == 0, 1.0, np.sqrt(2.0))
         return slot, np.where(kept, deviation, 0.0), scale[:, None] * cosines(self.modes, self.nodes)
 
-    def input_from(self, noise):
+    def _fields(self, noise):
         slot, deviation, basis = (like(noise, table) for table in self._prior)
         return basis.T @ (noise[..., slot] * deviation) @ basis
 

@@ -74,7 +74,7 @@ class Helmholtz(ScalarOnSquare):
         deviation = 1.0 / (12.5 + 0.5 * np.pi**2 * (k[:, None] ** 2 + k**2))
         return deviation, cosines(self.modes, self.nodes)
 
-    def input_from(self, noise):
+    def _fields(self, noise):
         deviation, basis = (like(noise, table) for table in self._prior)
         return basis.T @ (noise * deviation) @ basis
 

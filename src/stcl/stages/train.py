@@ -22,6 +22,7 @@ from torch import Tensor
 
 from stcl import problems
 from stcl.core.seeds import stream_seed
+from stcl.core.version import __version__
 from stcl.losses.data import DataLoss
 from stcl.operators.build import build_surrogate
 from stcl.operators.duals import implementation
@@ -92,6 +93,7 @@ def train_cell(
     best = trainer.history[trainer.best_epoch - 1]
     record = {
         "spec": spec.json_dict(),
+        "version": __version__,
         "code": code,
         "contents": contents,
         "epochs": trainer.epoch,
