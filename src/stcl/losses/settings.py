@@ -152,7 +152,20 @@ class Krylov(Settings):
     method: Solver | None = Field(None, description="Krylov method; if left out, the one that fits the operator")
 
 
-SolverSettings = Krylov
+class Direct(Settings):
+    """The inverse of A for each training sample, made once and kept in memory, for operators with few unknowns."""
+
+    name: Literal["direct"] = Field("direct", description="the name by which the configuration asks for this solver")
+    limit: Positive = Field(
+        2**30,
+        description="bytes that may be kept, unknowns² numbers a sample; nothing is thrown out when they are full",
+    )
+    otherwise: Krylov | None = Field(
+        None, description="what solves for samples that are not kept; if left out, they are inverted at every update"
+    )
+
+
+SolverSettings = Annotated[Krylov | Direct, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):

@@ -97,7 +97,9 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
 
 
 def _check_modes(where: str, modes: int, grid: tuple[int, ...]) -> Iterator[str]:
-    if 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
+    if len(grid) != 2:
+        yield f"{where}: the network needs a layout with two axes, got {len(grid)}"
+    elif 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
         yield (
             f"{where}: {modes} modes need a grid of at least {2 * modes} x {2 * modes - 2} nodes, "
             f"got {' x '.join(map(str, grid))}; use fewer modes or a finer grid"

@@ -12,6 +12,7 @@ from stcl.study.protocol import Training
 
 # Names become parts of paths, so they hold nothing that could leave the results folder.
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+ProblemSource = Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]*|[^:]+\.py(:[A-Za-z_][A-Za-z0-9_]*)?)$")]
 Seed = Annotated[int, Field(ge=0)]
 
 
@@ -124,10 +125,11 @@ class Methods(Settings):
 class ProblemSettings(Settings):
     """One problem of the study, or a variant of it under a name of its own."""
 
-    problem: Name | None = Field(
+    problem: ProblemSource | None = Field(
         None,
-        description="name of the problem's file in `src/stcl/problems`, which a variant has to give; if left out, it "
-        "is the name under which these settings stand",
+        description="the problem: the name of its file in `src/stcl/problems`, which a variant has to give, or the "
+        "path of a file of your own, `my/poisson.py` or `my/poisson.py:Poisson`, from the folder in which snakemake "
+        "runs; if left out, it is the name under which these settings stand",
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
@@ -342,7 +344,8 @@ class Config(Settings):
     )
     problems: dict[Name, ProblemSettings] = Field(
         description="the problems and their settings, each under the name of its file in `src/stcl/problems`; a "
-        "variant of a problem stands under a name of its own and says in `problem` what it is",
+        "variant of a problem, or a problem of your own, stands under a name of its own and says in `problem` what "
+        "it is",
         min_length=1,
     )
     studies: Studies = Field(
