@@ -20,8 +20,10 @@ from stcl.losses.settings import (
     ShiftedLaplacian,
     SolvedTarget,
     SolverSettings,
+    Stcl,
     metric_of,
 )
+from stcl.problems.base import Problem
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
 
 ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
@@ -225,6 +227,32 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         yield f"leray_oseen weighs the blocks of a saddle residual, this one is {kind}; use another metric"
     elif kind == "parabolic" and metric is not None:
         yield f"{metric.name} acts in space alone, a parabolic residual lives in space-time; use residual"
+
+
+def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
+    """Why these settings cannot use inputs without labels, each after the key that is in the way."""
+    form = settings.settled_form
+    if settings.inputs == "labelled":
+        for key in ("pool", "unlabelled_batch", "value"):
+            if getattr(settings, key) not in (None, "none"):
+                yield f"{key}: it is for inputs without labels; set inputs to unlabelled or both, or leave {key} out"
+        return
+    if type(problem).input is Problem.input:
+        yield f"inputs: {settings.inputs} needs inputs of the prior from normals; give the problem `input(noise)`"
+    if getattr(form, "state", None) == "label":
+        yield (
+            f"form.state: {form.name} linearises at the label, which inputs: {settings.inputs} do not have; use "
+            f"prediction, or solved_target with corrected"
+        )
+    if isinstance(form, KrylovTarget | SolvedTarget):
+        return
+    if settings.value == "corrected":
+        yield f"value: corrected needs a form with a solver, {form.name} has none; use solved_target, or residual"
+    if problem.resonant:
+        yield (
+            f"form: {form.name} has no solver, by which near-resonant inputs could be recognised and left out; use "
+            f"solved_target"
+        )
 
 
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:

@@ -81,6 +81,7 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
     stcl = settings.methods.stcl
     if stcl is not None:
         yield from (f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.settled_form, problem))
+        yield from (f"{where}.methods.stcl.{reason}" for reason in rule.input_refusals(stcl, problem))
     if not list(settings.methods.enabled()):
         yield f"{where}.methods: name at least one of {', '.join(Methods.model_fields)}"
 
@@ -204,6 +205,9 @@ def _check_forms(where: str, study: Forms | ConditioningAblation, name: str, con
         return  # _check_problem says why
     for label, form in study.forms.items():
         yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem))
+        if settings.methods.stcl is not None and settings.methods.stcl.inputs != "labelled":
+            stcl = settings.methods.stcl.model_copy(update={"form": form})
+            yield from (f"{where}.forms.{label}: {reason}" for reason in rule.input_refusals(stcl, problem))
 
 
 def _check_conditions(where: str, study: ConditioningAblation, name: str, config: Config) -> Iterator[str]:
