@@ -20,6 +20,8 @@ MAY_IMPORT = {
     "stages": LIBRARY | {"study", "runtime"},
     "reporting": {"core", "problems", "operators", "study", "runtime"},
 }
+# The one module of the library that reads what the workflow wrote: specs and stores, none of the code that made them.
+READS_THE_WORKFLOW = {"stcl.runs": {"study.specs.train", "runtime.checkpoint", "runtime.stores"}}
 MODULES = {".".join(p.relative_to(SOURCE).with_suffix("").parts): p for p in (SOURCE / "stcl").rglob("*.py")}
 MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items()}
 
@@ -45,7 +47,7 @@ def room(module: str) -> str:
 def test_a_module_imports_what_its_room_may(module):
     for imported in imports(module):
         inside = imported.removeprefix("stcl.")
-        allowed = {room(module)} | MAY_IMPORT[room(module)]
+        allowed = {room(module)} | MAY_IMPORT[room(module)] | READS_THE_WORKFLOW.get(module, set())
         assert room(imported) in allowed or inside in allowed, f"{module} may not import {imported}"
 
 

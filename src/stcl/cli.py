@@ -1,7 +1,9 @@
 """The command `stcl`.
 
 stcl diagnose my_problem.py        a file that defines `equation`, an stcl.Equation
+stcl diagnose poisson.py           a file that defines a problem, a subclass of stcl.Problem
 stcl diagnose helmholtz            a problem of this package
+stcl predict RUN a.npy u.npy       responses of a trained network; RUN is results/<preset>/runs/<cell>
 stcl status                        how far the studies below `results` are
 stcl status results/quick --watch  one of them, shown again every two seconds
 stcl records results/paper-small   keeps what was measured there in records/, without weights
@@ -14,36 +16,62 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+from stcl.core.version import __version__
+
+PREDICTED = 64  # inputs that go through a network at once
+
 
 def load(source: str, options: dict[str, Any]) -> Any:
-    """The equation that a file defines, or the problem with this name."""
+    """The equation that a file defines, or its problem, or the problem with this name."""
+    from stcl import problems
+
     path = Path(source)
     if path.suffix != ".py":
-        from stcl import problems
-
         return problems.load(source, **options)
     if not path.is_file():
         raise ValueError(f"no file {source}")
-    if options:
-        raise ValueError("options are for the problems of this package; set what you need in the file itself")
     defined = runpy.run_path(source)
-    if "equation" not in defined:
-        raise ValueError(f"{source} must define `equation`, for example: equation = stcl.Equation(residual, a, u)")
-    return defined["equation"]
+    if "equation" in defined:
+        if options:
+            raise ValueError("options are for problems; set what you need in the file itself")
+        return defined["equation"]
+    if any(isinstance(found, type) and issubclass(found, problems.Problem) for found in defined.values()):
+        return problems.load(source, **options)
+    raise ValueError(
+        f"{source} must define `equation`, for example: equation = stcl.Equation(residual, a, u); "
+        f"or a problem, a subclass of stcl.Problem"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="stcl", description="Sketched tangent consistency: your own PDE, and the studies of the workflow."
     )
+    parser.add_argument("--version", action="version", version=f"stcl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     diagnose = commands.add_parser(
         "diagnose",
         help="which form of the loss fits an equation, and why",
         description="Probe the tangent operator of an equation and print the form of the loss that fits it.",
     )
-    diagnose.add_argument("source", help="a Python file that defines `equation`, or the name of a problem")
-    diagnose.add_argument("--options", type=json.loads, default={}, help="of a named problem, e.g. '{\"n\": 33}'")
+    diagnose.add_argument("source", help="a Python file that defines `equation` or a problem, or the name of a problem")
+    diagnose.add_argument("--options", type=json.loads, default={}, help="of a problem, e.g. '{\"n\": 33}'")
+    predict = commands.add_parser(
+        "predict",
+        help="responses and tangents of a trained network",
+        description="Put inputs through the network of a trained cell. Files are .npy, or .zarr with coordinates.",
+    )
+    predict.add_argument("run", type=Path, metavar="RUN", help="results/<preset>/runs/<cell>, with train.json")
+    predict.add_argument("input", type=Path, metavar="INPUT", help="inputs a [samples, …]; of a Zarr group the array a")
+    predict.add_argument("out", type=Path, metavar="OUT", help="responses u [samples, …]")
+    predict.add_argument(
+        "--directions",
+        type=Path,
+        metavar="V",
+        help="directions v [q, …] in the shape of one input; their tangents [samples, q, …] are written as w of "
+        "OUT.zarr, or beside OUT.npy as OUT.tangents.npy",
+    )
+    predict.add_argument("--device", help="device to compute on; by default a GPU, or the CPU if there is none")
     status = commands.add_parser(
         "status",
         help="how far a study is: what is done, running, stopped and failed",
@@ -64,8 +92,12 @@ def main() -> None:
     )
     records.add_argument("results", type=Path, help="results/<preset>")
     records.add_argument("--configfile", type=Path, help="the study; default: the one that was run in the folder")
+    records.add_argument("--version", help="the version that trained, where train.json does not say it")
+    records.add_argument(
+        "--times", action="store_true", help="keep seconds, too: nothing else ran on the machine when they were taken"
+    )
     arguments = parser.parse_args()
-    run = {"diagnose": _diagnose, "status": _status, "records": _records}[arguments.command]
+    run = {"diagnose": _diagnose, "predict": _predict, "status": _status, "records": _records}[arguments.command]
     run(arguments)
 
 
@@ -79,12 +111,39 @@ def _diagnose(arguments: argparse.Namespace) -> None:
         raise SystemExit(f"error: {error}") from error
 
 
+def _predict(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from stcl.runs import load_run
+
+    # It is loaded by name, because the library imports nothing of the workflow.
+    files = importlib.import_module("stcl.runtime.field_files")
+    try:
+        files.check_new(arguments.out, tangents=arguments.directions is not None)
+        run = load_run(arguments.run)
+        layout, device = run.problem.layout, "cuda" if torch.cuda.is_available() else "cpu"
+        network = run.network.to(arguments.device or device)
+        a = torch.from_numpy(files.read(arguments.input, "a", "samples", layout)).to(network.mesh.device)
+        arrays = {}
+        with torch.no_grad():
+            if arguments.directions is None:
+                arrays["u"] = torch.cat([network(part) for part in a.split(PREDICTED)])
+            else:
+                v = torch.from_numpy(files.read(arguments.directions, "v", "q", layout)).to(a)
+                parts = [network.value_and_tangents(part, v) for part in a.split(PREDICTED)]
+                arrays |= {name: torch.cat(found) for name, found in zip("uw", zip(*parts, strict=True), strict=True)}
+        written = files.write(arguments.out, {name: x.cpu().numpy() for name, x in arrays.items()}, layout)
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"error: {error}") from error
+    print("\n".join(map(str, written)))
+
+
 def _records(arguments: argparse.Namespace) -> None:
     # They are loaded by name, because the library imports nothing of the workflow.
     records = importlib.import_module("stcl.reporting.records")
     status = importlib.import_module("stcl.reporting.status")
     try:
-        written = records.write(arguments.results)
+        written = records.write(arguments.results, version=arguments.version, times=arguments.times)
         ((_, plan),) = status.studies([arguments.results], arguments.configfile)
         checked = records.check(plan)
     except (ValueError, OSError) as error:

@@ -1,9 +1,14 @@
-"""stcl diagnose: its page, and what it says about files that do not fit."""
+"""The command stcl: diagnose, predictions of a trained network, and what it says of files that do not fit."""
 
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+import xarray as xr
 
+import stcl
 from stcl import cli
 
 POISSON = """
@@ -48,6 +53,13 @@ def test_the_page_of_a_named_problem(monkeypatch, capsys):
     assert "solver minres" in text
 
 
+def test_the_page_of_a_problem_in_a_file(monkeypatch, capsys):
+    poisson = Path(__file__).parents[2] / "examples/workflow/poisson.py"
+    text = page(monkeypatch, capsys, str(poisson), "--options", '{"n": 13}')
+    assert "Poisson: u on x1 (13 nodes) × x2 (13 nodes), 121 unknowns" in text
+    assert "form       krylov_target" in text  # as poisson.yaml says
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -74,3 +86,86 @@ def test_unknown_problems_and_misplaced_options(tmp_path, monkeypatch, capsys):
     file.write_text(POISSON)
     with pytest.raises(SystemExit, match="set what you need in the file"):
         page(monkeypatch, capsys, str(file), "--options", '{"n": 9}')
+
+
+def predict(monkeypatch, *arguments) -> None:
+    monkeypatch.setattr(sys, "argv", ["stcl", "predict", *map(str, arguments)])
+    cli.main()
+
+
+@pytest.fixture
+def expected(cells) -> dict[str, np.ndarray]:
+    """What the networks of the flow give for inputs and directions that the study has stored: [6, …] and [3, …]."""
+    run = stcl.load_run(cells["navier_stokes"])
+    (a, _), (v, _) = run.pairs("test"), run.bank("test")
+    with torch.no_grad():
+        u, w = run.network.value_and_tangents(a, v)
+    return {name: x.numpy() for name, x in {"a": a, "v": v, "u": u, "w": w}.items()}
+
+
+def test_predictions_in_files_of_numpy(cells, expected, tmp_path, monkeypatch, capsys):
+    """In several parts, of which the last is shorter."""
+    monkeypatch.setattr(cli, "PREDICTED", 4)
+    for name in "av":
+        np.save(tmp_path / f"{name}.npy", expected[name].astype(np.float64))
+    run = cells["navier_stokes"]
+    predict(monkeypatch, run, tmp_path / "a.npy", tmp_path / "u.npy", "--directions", tmp_path / "v.npy")
+    assert capsys.readouterr().out.split() == [str(tmp_path / "u.npy"), str(tmp_path / "u.tangents.npy")]
+    np.testing.assert_allclose(np.load(tmp_path / "u.npy"), expected["u"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "u.tangents.npy"), expected["w"], rtol=1e-5, atol=1e-6)
+    predict(monkeypatch, run, tmp_path / "a.npy", tmp_path / "alone.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "alone.npy"), expected["u"], rtol=1e-5, atol=1e-6)
+
+
+def test_predictions_in_zarr_carry_names_and_nodes(cells, results, expected, tmp_path, monkeypatch):
+    """From a dataset of the study as it stands."""
+    np.save(tmp_path / "v.npy", expected["v"])
+    stored, out = results / "data/navier_stokes/test/fields.zarr", tmp_path / "out.zarr"
+    predict(monkeypatch, cells["navier_stokes"], stored, out, "--directions", tmp_path / "v.npy")
+    found = xr.open_zarr(out, consolidated=False)
+    assert found["w"].dims == ("sample", "direction", "response", "x2", "x1")
+    np.testing.assert_allclose(found["u"].sel(response="p"), expected["u"][:, 2], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["w"].sel(response="y2"), expected["w"][:, :, 1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["x1"], stcl.load_run(cells["navier_stokes"]).problem.layout.coordinates[0])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((4, 9, 8)), r"expected a of shape \[samples, 9, 9\] with axes samples, x1, x2, got \[4, 9, 8\]"),
+        (np.zeros((9, 9)), r"got \[9, 9\]; a single one is a\[None\]"),
+        (np.full((2, 9, 9), np.nan), "2 entries of a are not finite in float32, the first is 0"),
+        (np.zeros((2, 9, 9), complex), "expected real numbers, got complex128"),
+        (np.array([{}]), "is not a .npy file of numbers"),
+        (None, "no file"),
+    ],
+    ids=["shape", "one", "nan", "complex", "objects", "missing"],
+)
+def test_inputs_that_do_not_fit_are_refused(cells, tmp_path, monkeypatch, array, message):
+    if array is not None:
+        np.save(tmp_path / "a.npy", array)
+    with pytest.raises(SystemExit, match=message):
+        predict(monkeypatch, cells["diffusion"], tmp_path / "a.npy", tmp_path / "u.npy")
+    assert not (tmp_path / "u.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [("u.csv", r"must end with \.npy or \.zarr"), ("a.npy", "is there already"), ("no/u.npy", "there is no folder")],
+)
+def test_outputs_that_cannot_be_written_are_refused(cells, tmp_path, monkeypatch, out, message):
+    np.save(tmp_path / "a.npy", np.zeros((1, 9, 9)))
+    with pytest.raises(SystemExit, match=message):
+        predict(monkeypatch, cells["diffusion"], tmp_path / "a.npy", tmp_path / out)
+
+
+def test_a_store_without_inputs_is_refused(cells, results, tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match=r"has no array a; it has: digest, v, w, x1, x2"):
+        predict(monkeypatch, cells["diffusion"], results / "banks/diffusion/test/fields.zarr", tmp_path / "u.zarr")
+
+
+def test_the_version(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["stcl", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().out == f"stcl {stcl.__version__}\n"

@@ -5,6 +5,7 @@ import pytest
 import tangent_equations
 import torch
 from cases import CASES, Case
+from scipy.stats import ks_2samp
 
 from stcl import problems
 from stcl.runtime.stores import StoreError
@@ -73,6 +74,42 @@ def test_shapes_follow_the_layout(problem, solved, directions):
     assert problem.network_input(directions).shape == (4, *layout.input_shape)
     assert u.shape == (3, *layout.response_shape)
     assert problem.tangents(a[:2], u[:2], directions).shape == (2, 4, *layout.tangent_shape)
+
+
+def test_inputs_from_normals_are_those_of_a_split(problem):
+    """Two samples of 2000: sizes, values at nodes and products of two nodes differ no more than chance lets them.
+
+    By chance alone, the smallest of 22 p-values is below 1e-4 in one of 450 tests.
+    """
+    noise = np.random.default_rng(0).standard_normal((2000, *problem.input_noise_shape))
+    ours, theirs = (problem.network_input(a) for a in (problem.input(noise), problem.inputs(2000, "train")))
+    assert ours.shape == theirs.shape
+
+    def measures(fields: np.ndarray) -> list[np.ndarray]:
+        flat = fields.reshape(len(fields), -1)
+        nodes = flat[:, np.flatnonzero(theirs.reshape(len(theirs), -1).std(0) > 1e-6)]
+        first, second = (nodes[:, np.random.default_rng(k).integers(nodes.shape[1], size=10)] for k in (1, 2))
+        return [np.linalg.norm(flat, axis=1), np.abs(flat).max(axis=1), *first.T, *(first * second).T]
+
+    assert min(ks_2samp(x, y).pvalue for x, y in zip(measures(ours), measures(theirs), strict=True)) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["input", "whitened"])
+def test_inputs_from_normals_are_the_same_in_torch(problem, name):
+    draw = getattr(problem, name)
+    noise = np.random.default_rng(1).standard_normal((2, 3, *problem.input_noise_shape))
+    a = draw(noise)
+    np.testing.assert_allclose(draw(torch.from_numpy(noise)), a, atol=1e-12 * np.abs(a).max())
+    np.testing.assert_allclose(draw(noise[1, 2]), a[1, 2], atol=1e-12 * np.abs(a).max())
+
+
+def test_the_whitened_prior_is_smooth_at_its_mean_and_as_large_as_the_inputs(problem):
+    noise = torch.from_numpy(np.random.default_rng(2).standard_normal((400, *problem.input_noise_shape)))
+    slope = torch.func.jvp(problem.whitened, (torch.zeros_like(noise[0]),), (noise[0],))[1]
+    difference = (problem.whitened(1e-5 * noise[0]) - problem.whitened(-1e-5 * noise[0])) / 2e-5
+    torch.testing.assert_close(slope, difference, rtol=1e-6, atol=1e-8)
+    ours, theirs = (problem.whitened(noise) ** 2).mean(), (problem.input(noise) ** 2).mean()
+    assert 0.8 < ours / theirs < 1.25
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from stcl import problems
 from stcl.runtime import stores
 from stcl.runtime.stores import Field, StoreError, StoreWriter
 
@@ -15,7 +16,7 @@ GRID = {"x": (("x",), np.linspace(0, 1, 3))}
 
 
 def writer(tmp_path, key="k", samples=6):
-    return StoreWriter(tmp_path / "work", key, samples, FIELDS, GRID, {"spec": "{}"})
+    return StoreWriter(tmp_path / "work", key, samples, FIELDS, GRID, {}, {"spec": "{}"})
 
 
 def rows(start, stop):
@@ -140,3 +141,23 @@ def test_a_kill_between_moving_and_describing_starts_over(manifest, tmp_path):
     store.append(rows(0, 6), {})
     shutil.rmtree(store.folder / stores.FIELDS)
     assert writer(tmp_path / "other").done == 0
+
+
+def test_fields_of_an_axis_are_found_by_name(tmp_path):
+    """The axes that count fields carry their names where they are used, and the content is that of the arrays alone."""
+    layout = problems.load("navier_stokes", n=8).layout
+    fields = {
+        "a": Field(layout.input_dims, layout.input_shape, "input"),
+        "u": Field(layout.response_dims, layout.response_shape, "response"),
+    }
+    arrays = {name: np.random.default_rng(0).random((2, *field.shape), np.float32) for name, field in fields.items()}
+    for name, labels in (("labelled", stores.labels(layout)), ("bare", {})):
+        store = StoreWriter(tmp_path / "work", name, 2, fields, stores.axes(layout), labels, {})
+        store.append(arrays, {})
+        store.finish(tmp_path / f"{name}.json", {}, code="")
+    data = xr.open_zarr(tmp_path / "labelled" / stores.FIELDS, consolidated=False)
+    assert np.array_equal(data["u"].sel(response="p"), arrays["u"][:, 2])
+    assert np.array_equal(data["a"].sel(input="u2"), arrays["a"][:, 1])
+    assert "scored" not in data.coords
+    assert (tmp_path / "labelled.json").read_text() == (tmp_path / "bare.json").read_text()
+    assert set(stores.read(tmp_path / "labelled.json")) == {"a", "u", *layout.axes}

@@ -69,15 +69,6 @@ class DiscreteEquation(Protocol):
     def states(self, count: int) -> "tuple[Tensor, Tensor]":
         """At most `count` inputs and their responses, in float64 if possible. A is looked at there before training."""
 
-    def inputs_of(self, a: "Tensor") -> "Tensor":
-        """A model's inputs [B, ...] or directions [..., q, ...] in the shape of the layout."""
-
-    def responses_of(self, u: "Tensor") -> "Tensor":
-        """A model's responses [B, ...] or tangents [B, q, ...] in the shape of the layout."""
-
-    def model_inputs(self, v: "Tensor") -> "Tensor":
-        """Inputs or directions in the layout's shape as the model takes them."""
-
 
 class Metric(Protocol):
     """A positive operator M that weighs a tangent residual."""
@@ -111,6 +102,10 @@ class TangentSolver(Protocol):
     """Solves A x = g with A = ∂F/∂u at given states, without gradients: for targets, and for Newton corrections."""
 
     @property
+    def equation(self) -> DiscreteEquation:
+        """The equation whose F, A and B are meant: the form's own, or what a problem offers in its place."""
+
+    @property
     def products(self) -> int:
         """How many products with A one solve of one right-hand side takes; ledgers count them."""
 
@@ -137,3 +132,17 @@ class TangentForm(Protocol):
     """
 
     def __call__(self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor") -> "Tensor": ...
+
+
+@runtime_checkable
+class TargetForm(Protocol):
+    """A form that solves for its target.
+
+    With state `label` it linearises at `label`, whatever stands there. Only samples that are `kept` [B] count.
+    """
+
+    solver: TangentSolver
+
+    def __call__(
+        self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor", kept: "Tensor | None" = None
+    ) -> "Tensor": ...

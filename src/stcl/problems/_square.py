@@ -52,7 +52,14 @@ class ScalarOnSquare(OnSquare):
 
     def inputs(self, count: int, split: Split) -> np.ndarray:
         rng = np.random.default_rng(self.input_seed[split])
-        return self._fields(rng.standard_normal((count, *self.noise_shape)))
+        return self.input(rng.standard_normal((count, *self.input_noise_shape)))
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        return self.noise_shape
+
+    def input(self, noise):
+        return self._fields(noise)
 
     def direction(self, noise):
         return unit_norm(self._fields(noise), axes=2)

@@ -100,10 +100,27 @@ class AllenCahn(Problem):
 
     def inputs(self, count: int, split: Split) -> np.ndarray:
         """The rows of the published split and, if more are asked for, fresh ones from the same distribution."""
-        noise = _published_then_fresh(count, INPUT_SEED, INPUT_BLOCK, INPUT_ROWS[split])
-        noise = noise[:, None]  # each row is a product of its own, so that its rounding does not depend on the others
-        deviation = (noise @ self._waves(MODES)).std(axis=-1, ddof=1, keepdims=True)  # it is the same on every grid
-        return np.tanh(noise @ self._fields / deviation)[:, 0]
+        return self.input(_published_then_fresh(count, INPUT_SEED, INPUT_BLOCK, INPUT_ROWS[split]))
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        return self.noise_shape
+
+    def input(self, noise):
+        noise = noise[..., None, :]  # each row is a product of its own, so that its rounding is, too
+        field = noise @ like(noise, self._published_fields)  # its deviation is the same on every grid
+        centred = field - field.mean(-1)[..., None]
+        deviation = ((centred * centred).sum(-1) / (MODES - 1))[..., None] ** 0.5
+        return _tanh(noise @ like(noise, self._fields) / deviation)[..., 0, :]
+
+    def whitened(self, noise):
+        """tanh of the Gaussian field itself, scaled to a mean variance of 1. A single field has another one."""
+        variance = (self._published_fields**2).sum() / (MODES - 1)
+        return _tanh(noise @ like(noise, self._fields) / variance**0.5)
+
+    @cached_property
+    def _published_fields(self) -> np.ndarray:
+        return self._waves(MODES)
 
     def direction(self, noise):
         return unit_norm(noise @ like(noise, self._fields), axes=1)
@@ -214,6 +231,10 @@ class AllenCahn(Problem):
         time = (np.eye(self.nt - 1, k=1) - np.eye(self.nt - 1, k=-1)) / (2 * self.frame_step)
         time[-1, -3:] = np.array([1, -4, 3]) / (2 * self.frame_step)
         return time, -(self.eps**2) * self._second_derivative - np.eye(self.nx)
+
+
+def _tanh(x):
+    return np.tanh(x) if isinstance(x, np.ndarray) else x.tanh()
 
 
 def _published_then_fresh(count: int, seed: int, block: int, rows: slice) -> np.ndarray:

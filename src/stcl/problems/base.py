@@ -35,6 +35,9 @@ class Problem(ABC):
 
     tangent_class: ClassVar[TangentClass]  # the decision rule picks the form of the loss from it
     tangent_tolerance: ClassVar[float] = 1e-4  # no label with a larger `tangent_defect` is stored
+    # Whether `accept` leaves out responses with a large norm, as those near a resonance have. Training then leaves such
+    # inputs out, too, where it draws inputs itself.
+    resonant: ClassVar[bool] = False
     difference_step: ClassVar[float] = 1e-4  # step of the difference in `tangent_defect`, relative to the input
 
     counts: Counter = field(default_factory=Counter, init=False, repr=False, compare=False)
@@ -57,6 +60,25 @@ class Problem(ABC):
     @abstractmethod
     def inputs(self, count: int, split: Split) -> np.ndarray:
         """The first `count` candidate inputs of a split, as the solver takes them. A longer draw begins with them."""
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        """Shape of the standard normals that make one input. What draws inputs of its own asks for it."""
+        raise ValueError(f"{type(self).__name__} does not say which normals make an input; give it input_noise_shape")
+
+    def input(self, noise):
+        """Inputs of the prior, as the solver takes them, from standard normals [..., *input_noise_shape].
+
+        Like `direction`, it is written with operations that numpy and torch share, and it is differentiable.
+        """
+        raise ValueError(f"{type(self).__name__} does not say how normals make an input; give it a method input(noise)")
+
+    def whitened(self, noise):
+        """The prior of an inverse problem: inputs from normals [..., *input_noise_shape], smooth everywhere.
+
+        It is `input` itself, unless that divides by something random: then one number takes its place.
+        """
+        return self.input(noise)
 
     @property
     @abstractmethod
@@ -141,12 +163,3 @@ class Problem(ABC):
         u = self.solve(a)
         kept = np.flatnonzero(self.accept(u))[:count]
         return torch.as_tensor(self.network_input(a[kept])), torch.as_tensor(u[kept])
-
-    def inputs_of(self, a: "torch.Tensor") -> "torch.Tensor":
-        return a
-
-    def responses_of(self, u: "torch.Tensor") -> "torch.Tensor":
-        return u
-
-    def model_inputs(self, v: "torch.Tensor") -> "torch.Tensor":
-        return v

@@ -119,11 +119,21 @@ class Burgers(Problem):
         stream.shuffle(order)
         published = published[order[rows]][:count]
         fresh = np.random.default_rng((INPUT_SEED, rows.start)).standard_normal((count - len(published), self.bumps))
-        coefficients = self.bump_deviation * np.concatenate([published, fresh])
-        centres = np.linspace(0.0, 1.0, self.bumps)
-        shapes = np.exp(-((self.times - centres[:, None]) ** 2) / (2 * self.bump_width**2))
+        return self.input(np.concatenate([published, fresh]))
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        return (self.bumps,)
+
+    def input(self, noise):
         # Each row is a product of its own, so that its rounding does not depend on the others.
-        return (coefficients[:, None] @ shapes)[:, 0]
+        return ((self.bump_deviation * noise)[..., None, :] @ like(noise, self._bumps))[..., 0, :]
+
+    @cached_property
+    def _bumps(self) -> np.ndarray:
+        """The bumps at the times of an input, [bumps, times]."""
+        centres = np.linspace(0.0, 1.0, self.bumps)
+        return np.exp(-((self.times - centres[:, None]) ** 2) / (2 * self.bump_width**2))
 
     @property
     def noise_shape(self) -> tuple[int, ...]:

@@ -108,10 +108,42 @@ class NavierStokes(OnSquare):
         if further:
             noise = np.concatenate([noise, np.stack([xi for xi, _ in further])])
             amplitude = np.concatenate([amplitude, [size for _, size in further]])
-        noise, amplitude = noise[:count], amplitude[:count]
-        published_grid = _curl_tables(self.modes, np.linspace(0.0, 1.0, AMPLITUDE_NODES))
-        largest = np.abs(_curls(noise, published_grid)).max(axis=(1, 2, 3))
-        return (amplitude / largest)[:, None, None, None] * _curls(noise, self._prior)
+        return self._scaled(noise[:count], amplitude[:count])
+
+    @property
+    def input_noise_shape(self) -> tuple[int, ...]:
+        return (self.modes**2 + 1,)  # the stream function's, then one whose quantile gives the amplitude
+
+    def input(self, noise):
+        low, high = AMPLITUDE
+        return self._scaled(self._of_stream_function(noise), low + (high - low) * _normal_cdf(noise[..., -1]))
+
+    def whitened(self, noise):
+        """The forcing of a Gaussian stream function of the inputs' mean square. The last normal has no use."""
+        return self._mean_scale * _curls(self._of_stream_function(noise), self._prior)
+
+    def _of_stream_function(self, noise):
+        return noise[..., :-1].reshape(*noise.shape[:-1], self.modes, self.modes)
+
+    def _scaled(self, noise, amplitude):
+        """Forcings with these largest components on the published grid."""
+        return (amplitude / self._largest(noise))[..., None, None, None] * _curls(noise, self._prior)
+
+    def _largest(self, noise):
+        size = abs(_curls(noise, self._amplitude_tables))
+        size = size.reshape(*size.shape[:-3], -1)
+        return size.max(-1) if isinstance(size, np.ndarray) else size.amax(-1)
+
+    @cached_property
+    def _amplitude_tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _curl_tables(self.modes, np.linspace(0.0, 1.0, AMPLITUDE_NODES))
+
+    @cached_property
+    def _mean_scale(self) -> float:
+        """The factor that makes the curls of a few published stream functions as large, in mean square, as inputs."""
+        noise = np.random.RandomState(INPUT_SEED["train"]).randn(256, *self.noise_shape)
+        inputs = self._scaled(noise, np.full(len(noise), sum(AMPLITUDE) / 2))
+        return float(np.linalg.norm(inputs) / np.linalg.norm(_curls(noise, self._prior)))
 
     def direction(self, noise):
         return unit_norm(_curls(noise, self._prior), axes=3)
@@ -279,6 +311,16 @@ class NavierStokes(OnSquare):
         slope, bend = (identity[2:] - identity[:-2]) / (2 * self.h), np.diff(identity, 2, axis=0) / self.h**2
         ends = (places[:, 0], places[:, -1], places[:, 1:-1, 0], places[:, 1:-1, -1])
         return np.concatenate([slope, -self.mu * bend]), np.concatenate([end.ravel() for end in ends])
+
+
+def _normal_cdf(x):
+    if isinstance(x, np.ndarray):
+        from scipy.special import ndtr
+
+        return ndtr(x)
+    import torch
+
+    return torch.special.ndtr(x)
 
 
 def _boundary_values(y):

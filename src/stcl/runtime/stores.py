@@ -6,6 +6,9 @@ A store lives in a folder of its own next to a manifest:
     <name>.json            manifest with the spec and the content hash; consumers depend on this file
     <name>.ledger.json     ledger of what the store cost, with seconds, solves, bytes and the code id
 
+Axes that count fields, such as `response`, have the names of the fields as coordinates. These are names, as the axes
+have them, and not data, so they are no part of the content: a field may be called otherwise without making data stale.
+
 The ledger is apart from the manifest because it differs between two runs that give the same data, and equal data must
 not make anything downstream stale. A store is written in a working folder and moved into place when it is complete.
 """
@@ -27,6 +30,7 @@ from stcl.core.layout import Layout
 
 FIELDS = "fields.zarr"
 DIGEST_BYTES = 16
+LABELLED = ("input", "response", "scored")  # the axes that count fields; each has an array with their names
 
 
 class StoreError(RuntimeError):
@@ -61,6 +65,7 @@ class StoreWriter:
         samples: int,
         fields: Mapping[str, Field],
         constants: Mapping[str, tuple[tuple[str, ...], np.ndarray]],
+        labels: Mapping[str, tuple[str, ...]],
         attributes: Mapping[str, Any],
     ) -> None:
         self.folder, self.key, self.samples = folder, key, samples
@@ -86,6 +91,10 @@ class StoreWriter:
         for name, (dims, values) in constants.items():
             array = self.group.create_array(name, data=values, compressors=None, dimension_names=dims)
             array.attrs["units"] = "1"
+        used = {dim for field in fields.values() for dim in field.dims} | {
+            d for ds, _ in constants.values() for d in ds
+        }
+        write_labels(self.group, {dim: names for dim, names in labels.items() if dim in used})
         self.group.create_array(
             "digest",
             shape=(samples, DIGEST_BYTES),
@@ -161,6 +170,18 @@ def axes(layout: Layout) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     return {axis: ((axis,), nodes) for axis, nodes in zip(layout.axes, layout.coordinates, strict=True)}
 
 
+def labels(layout: Layout) -> dict[str, tuple[str, ...]]:
+    """The names along the axes that count fields, for the labels of a `StoreWriter`."""
+    return dict(zip(LABELLED, (layout.inputs, layout.responses, layout.scored), strict=True))
+
+
+def write_labels(group: zarr.Group, labels: Mapping[str, tuple[str, ...]]) -> None:
+    """Adds the names along axes as coordinates, so that xarray finds a field by its name."""
+    for dim, names in labels.items():
+        array = group.create_array(dim, shape=(len(names),), dtype=str, compressors=None, dimension_names=(dim,))
+        array[:] = np.array(names, dtype=object)
+
+
 def ledger_path(manifest: Path) -> Path:
     """The path of the file that says what a store cost."""
     return manifest.with_suffix(".ledger.json")
@@ -200,8 +221,8 @@ def read(manifest: Path, samples: int | range | None = None) -> dict[str, np.nda
         group = zarr.open_group(folder / FIELDS, mode="r")
         digests = np.asarray(_array(group, "digest")[:])
         constants = {name: np.asarray(_array(group, name)[:]) for name in described["constants"]}
-        fields = [name for name in group.array_keys() if name != "digest" and name not in constants]
-        arrays = {name: _rows(_array(group, name), rows) for name in fields}
+        others = {"digest", *constants, *LABELLED}
+        arrays = {name: _rows(_array(group, name), rows) for name in group.array_keys() if name not in others}
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise StoreError(
             f"store {folder} is missing or truncated ({error}); delete it and run snakemake again"

@@ -53,6 +53,7 @@ def generate(spec: BankSpec, data: Path, manifest: Path, work: Path, code: str, 
         samples,
         {"w": stores.Field(("direction", *layout.tangent_dims), (r, *layout.tangent_shape), "tangent DS(a)[v]")},
         {"v": (("direction", *layout.input_dims), problem.network_input(v)), **stores.axes(layout)},
+        stores.labels(layout),
         {"title": title, "spec": spec.canonical(), "data": source["content"]},
     )
     chunk = max(1, min(CHUNK, _labels_in(CHUNK_BYTES, problem) // r))

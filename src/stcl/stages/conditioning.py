@@ -94,7 +94,7 @@ def _known(condition: Condition) -> float | None:
 
 def _target_error(operator: TangentOperator, form: Any, v: Tensor) -> float:
     exact = torch.linalg.solve(operator.matrix(), operator.right_hand_side(v).T).T
-    target = form.target(operator.a, operator.u, v).x[0].flatten(1)
+    target = operator.unknowns.restrict(form.target(operator.a, operator.u, v).x[0])
     return float(((target - exact).norm(dim=1) / exact.norm(dim=1)).median())
 
 

@@ -39,7 +39,13 @@ def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int
     def writer(name: str, count: int) -> stores.StoreWriter:
         attributes = {"title": f"{title} split", "spec": spec.canonical()}
         return stores.StoreWriter(
-            work / key / name, key, count, _fields(problem, inputs), stores.axes(problem.layout), attributes
+            work / key / name,
+            key,
+            count,
+            _fields(problem, inputs),
+            stores.axes(problem.layout),
+            stores.labels(problem.layout),
+            attributes,
         )
 
     pool = writer("candidates", candidates)
