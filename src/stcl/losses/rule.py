@@ -39,6 +39,7 @@ SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators t
     "krylov": ("spd", "indefinite"),
     "space_time": ("parabolic",),
     "stokes": ("saddle",),
+    "direct": ("spd", "indefinite", "parabolic"),  # the matrix of a saddle problem is singular
 }
 
 
@@ -257,16 +258,11 @@ def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
 
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why a solver of a target cannot work for this class."""
-    kind = equation.tangent_class
-    if isinstance(solver, Direct):
-        if kind == "saddle":
-            yield "solver direct needs an operator that can be inverted, and a pressure is known up to a constant only"
-        elif solver.otherwise is not None:
-            yield from _solver_refusals(solver.otherwise, equation)
-        return
-    needed = SOLVED_BY[solver.name]
+    kind, needed = equation.tangent_class, SOLVED_BY[solver.name]
     if kind not in needed:
         others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
         yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
+    elif isinstance(solver, Direct) and solver.otherwise is not None:
+        yield from _solver_refusals(solver.otherwise, equation)
     elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
