@@ -12,13 +12,13 @@ from stcl.losses.settings import (
     Krylov,
     KrylovTarget,
     LerayOseen,
+    March,
     MetricSettings,
     NormalizedResidual,
     PreconditionedResidual,
     Residual,
     ShiftedLaplacian,
     SolvedTarget,
-    SolverSettings,
     metric_of,
 )
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
@@ -34,6 +34,7 @@ SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators t
     "krylov": ("spd", "indefinite"),
     "space_time": ("parabolic",),
     "stokes": ("saddle",),
+    "march": ("parabolic",),
 }
 
 
@@ -195,7 +196,7 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         elif refusal := solver_refusal(form.solver, kind):
             yield refusal
     elif isinstance(form, SolvedTarget):
-        yield from _solver_refusals(form.solver, equation)
+        yield from _solver_refusals(form, equation)
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
     elif kind != "saddle" and isinstance(metric, LerayOseen):
@@ -204,11 +205,16 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         yield f"{metric.name} acts in space alone, a parabolic residual lives in space-time; use residual"
 
 
-def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
+def _solver_refusals(form: SolvedTarget, equation: DiscreteEquation) -> Iterator[str]:
     """Why a solver of a target cannot work for this class."""
+    solver = form.solver
     kind, needed = equation.tangent_class, SOLVED_BY[solver.name]
     if kind not in needed:
         others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
         yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
     elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
+    elif isinstance(solver, March) and equation.march is None:
+        yield "solver march needs steps that the problem has written down as `march`; use space_time"
+    elif isinstance(solver, March) and form.warm_start:
+        yield "solver march starts from the first frame and solves exactly; leave warm_start out"

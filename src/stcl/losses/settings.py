@@ -175,7 +175,13 @@ class Stokes(Settings):
     )
 
 
-SolverSettings = Annotated[Krylov | SpaceTime | Stokes, Field(discriminator="name")]
+class March(Settings):
+    """One sweep through the frames with steps that the problem has written down, for problems in time."""
+
+    name: Literal["march"] = Field("march", description="the name by which the configuration asks for this solver")
+
+
+SolverSettings = Annotated[Krylov | SpaceTime | Stokes | March, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):
