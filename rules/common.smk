@@ -25,9 +25,11 @@ from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import Plan
 from stcl.core.canonical import canonical
+from stcl.problems import code_of
 from stcl.runtime.provenance import code_id
 from stcl.reporting import captions, status, terminal
 from stcl.reporting.figures.plan import figure_plans
+from stcl.reporting.sources import source
 from stcl.reporting.tables.plan import table_plans
 
 if workflow.is_main_process:  # not the snakemake inside a job of a cluster
@@ -42,6 +44,7 @@ PROBLEMS = list(PLAN.config.problems)
 TABLES = table_plans(PLAN)
 FIGURES = figure_plans(PLAN)
 OUT = PLAN.results
+RECORDS = Path("records") / PLAN.config.preset
 # The blocks whose cells are evaluated in one job, with these cells. By default, each cell has a job of its own.
 TOGETHER = {
     block.name: PLAN.final_cells([block]) for block in PLAN.evaluated_blocks if PLAN.config.evaluation.jobs == "block"
@@ -58,7 +61,7 @@ wildcard_constraints:
     decision="|".join(PLAN.decisions) or "none",
     table="|".join(TABLES),
     figure="|".join(FIGURES),
-    group="|".join([*PROBLEMS, "minres_iterations", "sketch_runtime"]),
+    group="|".join([*PROBLEMS, *(f"{name}-beyond" for name in PLAN.beyond), "minres_iterations", "sketch_runtime"]),
     cell=r"[a-z][a-z0-9_-]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
 
 
@@ -130,15 +133,24 @@ def published_numbers(name):
     return [] if PLAN.config.reduced and not TABLES[name].published else ["config/published.yaml"]
 
 
-def table_command(name, out):
-    """The command that builds a table in the folder `out`."""
+def table_command(name, out, records=()):
+    """The command that builds a table in the folder `out`, from results or, where there are none, from records."""
     table = TABLES[name]
     published = " ".join(f"--published {file}" for file in published_numbers(name))
-    arguments = " ".join(f"{OUT}/{argument}" for argument in table.arguments)
+    arguments = " ".join(source(argument, Path(OUT), records).as_posix() for argument in table.arguments)
     spec = shlex.quote(canonical(table.spec))
     return (
         f"python -m stcl.reporting.tables.{table.module} --spec {spec} {published} --out {out}/{name}.csv {arguments}"
     )
+
+
+def figure_preview(name, out, records):
+    """The command that draws a figure in the folder `out` from what is there of it, if anything is."""
+    figure = FIGURES[name]
+    inputs = [file for file in (source(record, Path(OUT), records) for record in figure.records) if file.exists()]
+    spec, files = shlex.quote(canonical(figure.spec)), " ".join(map(str, inputs))
+    command = f"python -m stcl.reporting.figures.{figure.module} --spec {spec} --out {out}/{name}.png {files}"
+    return [command] if inputs else []
 
 
 def table_caption(shown):

@@ -71,7 +71,7 @@ for problem_name in PROBLEMS:
         localrule: True
 
 
-# This rule starts nothing else. Cells that have not finished appear as missing, or as failed.
+# This rule starts nothing else. Cells that have not finished are taken from the records, or else appear as missing or failed.
 rule preview:
     log:
         f"{OUT}/logs/tables/preview.log",
@@ -80,6 +80,9 @@ rule preview:
         ENVIRONMENT
     params:
         folder=f"{OUT}/preview",
-        commands=" && ".join(table_command(name, f"{OUT}/preview") for name, table in TABLES.items() if table.cells),
+        commands=" && ".join(
+            [table_command(name, f"{OUT}/preview", [RECORDS]) for name, table in TABLES.items() if table.cells]
+            + figure_preview("convergence", f"{OUT}/preview", [RECORDS])
+        ),
     shell:
         "mkdir -p {params.folder} && {params.commands} && cat {params.folder}/*.md | tee {log}"

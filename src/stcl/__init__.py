@@ -13,9 +13,13 @@ _HOMES = {
     "stcl.consistency": ("TangentConsistency",),
     "stcl.diagnosis": ("diagnose",),
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
+    "stcl.losses.scale": ("Scale",),
     "stcl.runs": ("load_run",),
+    "stcl.problems.base": ("Problem",),
+    "stcl.core.layout": ("Layout",),
     "stcl.losses.variance_share": ("VarianceShare",),
     "stcl.losses.settings": (
+        "Weighting",
         "Residual",
         "NormalizedResidual",
         "PreconditionedResidual",

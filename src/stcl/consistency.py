@@ -1,18 +1,23 @@
 """The sketched tangent consistency loss for any torch model and any residual."""
 
+import logging
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from stcl.core.arrays import unit_norm
+from stcl.core.infer_layout import without_ones
 from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.equation import Equation
 from stcl.losses import forms
+from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
-from stcl.losses.directions import combinations
-from stcl.losses.rule import choose
+from stcl.losses.kept_weight import KeptWeight
+from stcl.losses.rule import choose, with_kept_solver
+from stcl.losses.scale import Scale
 from stcl.losses.settings import (
     FormSettings,
     KrylovTarget,
@@ -20,10 +25,11 @@ from stcl.losses.settings import (
     NormalizedResidual,
     PreconditionedResidual,
     Residual,
+    SolvedTarget,
     Weighting,
 )
-from stcl.losses.sketched_tangents import SketchedTangents
-from stcl.losses.weighting import RatioWeight
+from stcl.losses.solvers.direct import Direct, fingerprints
+from stcl.losses.spaces import Spaces
 from stcl.probe import probe
 from stcl.tangents import TangentError, value_and_tangents
 
@@ -32,22 +38,29 @@ DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or a function t
 FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target")
 
 
-class TangentConsistency:
+class TangentConsistency(nn.Module):
     """The term γ · L_deriv(A w + B v), to be added to a data loss.
 
     w = DS_θ(a)[v] is the model's tangent along each of q directions v, which are drawn anew at every update.
 
     equation    an Equation, a residual function F(u, a), or a problem of this package. A bare function becomes an
                 Equation of the first batch it sees.
-    form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule. A name
+    form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule; if it
+                has few unknowns, its inverse is kept for every label, in up to 1 GiB of memory. A name
                 (residual, normalized_residual, preconditioned_residual or krylov_target) stands for that form, and its
                 metric, if it has one, is fitted to the operator. A form with its settings, such as
                 Residual(detach_state=False), is taken as it is.
     directions  where v comes from. None takes random combinations, of unit norm, of what the batch's inputs differ by.
                 "white" takes white noise of unit norm. A tensor [N, ...] is drawn from, and a function
-                count ↦ [count, ...] is called.
+                count ↦ [count, ...] is called. They are in the model's space.
     q           number of directions for each sample and update
     lam         λ, the ratio of derivative to data loss: γ = λ EMA(L_data) / EMA(L_deriv)
+    weighting   how fast the averages forget, and more: a Weighting
+    scale       a Scale, if the model works with other numbers than the equation, normalised ones for example
+
+    It is an nn.Module: as an attribute of another one it keeps its averages in that one's state_dict. They do not move
+    in eval mode and under torch.no_grad. At the first update one line says what was chosen and why. It goes to the
+    logger "stcl", or to stderr where no logging is set up.
 
     >>> import torch, stcl
     >>> def residual(u, a):  # −u'' + u³ = a on 17 nodes, u = 0 at both ends
@@ -58,8 +71,8 @@ class TangentConsistency:
     >>> tangents = stcl.TangentConsistency(residual, lam=0.5)
     >>> data = torch.nn.functional.mse_loss(model(a), u)
     >>> loss = data + tangents(model, a, u)
-    >>> tangents.form.name, tangents.form.solver
-    ('krylov_target', 'cg')
+    >>> tangents
+    TangentConsistency(solved_target, direct; q = 4, λ = 0.5; u on x (17 nodes))
     >>> round((loss / data).item(), 4)  # at the first update the derivative term counts exactly λ
     1.5
     """
@@ -68,31 +81,34 @@ class TangentConsistency:
         self,
         equation: DiscreteEquation | Callable[[Tensor, Tensor], Any],
         form: str | FormSettings = "auto",
-        directions: Tensor | Callable[[int], Tensor] | str | None = None,
+        directions: DirectionsOf = None,
         q: int = 4,
         lam: float = 1.0,
         weighting: Weighting | None = None,
+        scale: Scale | None = None,
     ) -> None:
+        super().__init__()
         if isinstance(form, str) and form not in ("auto", *FORMS):
             raise ValueError(f"form must be 'auto', one of {', '.join(FORMS)}, or a form's settings, got {form!r}")
         if q < 1 or not lam > 0:
             raise ValueError(f"expected q ≥ 1 directions and a positive lam, got q = {q}, lam = {lam}")
         if isinstance(directions, str) and directions != "white":
             raise ValueError(f"directions must be None, 'white', a tensor or a function, got {directions!r}")
-        self.q, self.lam, self.weighting = q, lam, weighting or Weighting()
-        self.source = directions
+        if scale is not None and not isinstance(scale, Scale):
+            raise ValueError(f"scale must be a stcl.Scale(a=(mean, deviation), u=(mean, deviation)), got {scale!r}")
+        self.q, self.lam, self.scale = q, lam, scale
+        self.weight = KeptWeight(lam, weighting or Weighting())
         self.form: str | FormSettings = form  # it becomes settings as soon as the equation is known
         self.reasons: list[str] = []  # why "auto" chose these settings
         self.last: Losses | None = None  # the terms of the last update, without gradients
-        self._weight: RatioWeight | None = None
-        self._loaded: dict[str, Any] | None = None
         self.equation: DiscreteEquation | None = None
-        self._given = equation
+        self._given = (equation, directions)  # in a tuple, where torch does not take a module for a part of this one
+        self._first = True
         if not callable(equation):
             self._use(equation)
 
-    def __call__(
-        self, model: Callable[[Tensor], Tensor], a: Tensor, u: Tensor | None = None, data: DataLossOf | None = None
+    def forward(
+        self, model: Callable[[Tensor], Tensor], a: Any, u: Any = None, data: DataLossOf | None = None
     ) -> Tensor:
         """The weighted term for inputs a [B, ...] and their labels u.
 
@@ -103,61 +119,86 @@ class TangentConsistency:
         return self.with_prediction(model, a, u, data)[1]
 
     def with_prediction(
-        self, model: Callable[[Tensor], Tensor], a: Tensor, u: Tensor | None = None, data: DataLossOf | None = None
+        self, model: Callable[[Tensor], Tensor], a: Any, u: Any = None, data: DataLossOf | None = None
     ) -> tuple[Tensor, Tensor]:
         """The prediction S_θ(a) and the weighted term.
 
         The prediction is computed on the way, so a training loop saves its own forward pass. `data` may be a function
         of the prediction.
         """
-        equation = self._equation_at(a, u)
-        surrogate = _Adapter(model, equation, first=self._weight is None)
-        inputs = equation.inputs_of(a)
-        label = None if u is None else surrogate.responses(u, "labels u")
-        self.directions.inputs = inputs
-        _, derivative = self.term(surrogate, inputs, label, self.term.draw(inputs))
-        prediction = surrogate.predictions[-1]
-        if callable(data):
-            compared: Tensor | None = data(prediction)
-        elif data is None and u is not None:
-            compared = (prediction - u).square().mean()
+        a, u = _tensors(model, a, u)
+        spaces = self._spaces(a, u)
+        inputs, label = spaces.inputs(a), None if u is None else spaces.responses(u, "labels u")
+        self.directions.inputs = a
+        v = self.directions.draw(len(a))
+        prediction, w = value_and_tangents(model, a, v)
+        if self._first:
+            _check_tangents(model, w)
+        state = spaces.responses(prediction, "the model's output")
+        solver = getattr(self.tangent_form, "solver", None)
+        if isinstance(solver, Direct):  # it knows samples by what the user gave, and keeps nothing for a prediction
+            solver.keys_of = lambda *_: None if u is None else fingerprints(u, a)
+        derivative = self.tangent_form(
+            inputs,
+            state,
+            spaces.input_tangents(a, v),
+            spaces.response_tangents(prediction, w),
+            label=state if label is None else label,
+        )
+        if self._first:
+            self._first = False
+            _say(f"stcl: {self!r}: {'; '.join(self.reasons) or 'as asked for'}")
+        return prediction, self._weighted(derivative, _compared(prediction, u, data))
+
+    def _weighted(self, derivative: Tensor, data: Tensor | None) -> Tensor:
+        """γ · L_deriv, where γ compares it with a data loss and is λ where there is none."""
+        if data is None:
+            gamma, data = torch.full_like(derivative, self.lam), torch.zeros_like(derivative)
         else:
-            compared = data
-        if self._weight is None:
-            self._weight = RatioWeight(self.lam, self.weighting, a.device)
-            if self._loaded is not None:
-                self._weight.load_state_dict(self._loaded)
-        if compared is None:
-            gamma, compared = torch.full_like(derivative, self.lam), torch.zeros_like(derivative)
-        else:
-            gamma = self._weight(compared.detach(), derivative)
-        term = gamma.detach() * derivative
-        data_loss = compared.detach()
-        self.last = Losses(data_loss + term.detach(), data_loss, derivative.detach(), gamma.detach())
-        return prediction, term
+            data = data.detach()
+            gamma = self.weight(data, derivative).detach()
+        term = gamma * derivative
+        self.last = Losses(data + term.detach(), data, derivative.detach(), gamma)
+        return term
 
-    def _equation_at(self, a: Tensor, u: Tensor | None) -> DiscreteEquation:
-        """The equation; a bare residual becomes one at the first batch."""
-        if self.equation is not None:
-            return self.equation
-        if u is None or not callable(self._given):
-            raise ValueError("the first call needs labels u, to probe the equation at; or pass stcl.Equation(…)")
-        return self._use(Equation(self._given, a, u))
+    def _spaces(self, a: Tensor, u: Tensor | None) -> Spaces:
+        """How the model's arrays become the equation's. A bare residual becomes an equation at the first batch."""
+        if self.equation is None:
+            residual, scale = self._given[0], self.scale
+            if u is None:
+                raise ValueError("the first call needs labels u, to probe the equation at; or pass stcl.Equation(…)")
+            if all_equal(a):
+                raise ValueError(
+                    f"the first batch, a {tuple(a.shape)}, has one sample or equal ones, and an equation is read from "
+                    f"what differs between samples. Make it beforehand from a few training samples: equation = "
+                    f"stcl.Equation(residual, a, u); then pass it: stcl.TangentConsistency(equation)"
+                )
+            if scale is not None:
+                a, u = scale.inputs(a), scale.responses(u)
+            self._use(Equation(residual, a, u))  # type: ignore[arg-type]  # what is no equation is a function
+        return self.spaces
 
-    def state_dict(self) -> dict[str, Any]:
-        """The moving averages of the weight. Directions come from torch's global generator."""
-        return {} if self._weight is None else self._weight.state_dict()
+    def _use(self, equation: DiscreteEquation) -> None:
+        """Settle on an equation, and on all that follows from it."""
+        self.form, self.reasons, tangent_class = settle(self.form, equation)
+        self.tangent_form = forms.load(equation, self.form, tangent_class)
+        layout = equation.layout
+        given = equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
+        self.spaces = Spaces(layout, given, self.scale)
+        known = partial(_known_inputs, equation) if self.scale is None else None  # those of a scaled model are not
+        self.directions = BatchDirections(self._given[1], self.q, known)
+        self.equation = equation
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._loaded = state or None
-        self._weight = None
-
-    def _use(self, equation: DiscreteEquation) -> DiscreteEquation:
-        form, self.reasons, tangent_class = settle(self.form, equation)
-        self.directions = Directions(self.source, self.q, equation)
-        self.term = SketchedTangents(forms.load(equation, form, tangent_class), self.directions)
-        self.equation, self.form = equation, form
-        return equation
+    def __repr__(self) -> str:
+        if self.equation is None:
+            return f"TangentConsistency({_short(self.form)}; q = {self.q}, λ = {self.lam:g}; no equation yet)"
+        layout = self.equation.layout
+        nodes = ", ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
+        scaled = "" if self.scale is None else f"; {self.scale}"
+        return (
+            f"TangentConsistency({_short(self.form)}; q = {self.q}, λ = {self.lam:g}; {', '.join(layout.responses)} on "
+            f"{nodes}{scaled})"
+        )
 
 
 def settle(
@@ -175,7 +216,9 @@ def settle(
     if not isinstance(form, str):
         return form, [], tangent_class
     if form == "auto":
-        return *choose(found), tangent_class
+        chosen, reasons = choose(found)
+        kept, why = with_kept_solver(found, chosen)
+        return kept, reasons + why, tangent_class
     if found.metric is None:
         raise ValueError(
             f"{form} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "
@@ -190,67 +233,57 @@ def settle(
     return PreconditionedResidual(metric=found.metric), [], tangent_class
 
 
-class Directions:
-    """q directions for each sample, [B, q, *input_shape], in the shape of the layout."""
+def _known_inputs(equation: DiscreteEquation) -> Tensor:
+    return equation.states(8)[0]
 
-    inputs: Tensor  # inputs of the current batch; they must be set before a draw
 
-    def __init__(
-        self, source: Tensor | Callable[[int], Tensor] | str | None, q: int, equation: DiscreteEquation
-    ) -> None:
-        self.source, self.q, self.equation = source, q, equation
-
-    def draw(self, batch: int) -> Tensor:
-        lead, source, shape = (batch, self.q), self.source, self.equation.layout.input_shape
-        if source is None:
-            if batch < 2:
-                raise ValueError(
-                    "directions are differences between the inputs of a batch; with one sample give your own"
-                )
-            return combinations(self.inputs, lead)
-        if isinstance(source, str):
-            noise = torch.randn(*lead, *shape, dtype=self.inputs.dtype, device=self.inputs.device)
-            return unit_norm(noise, len(shape))
-        count = batch * self.q
-        if isinstance(source, Tensor):
-            drawn = source[torch.randint(len(source), (count,), device=source.device)]
-        else:
-            drawn = source(count)
-        try:
-            return self.equation.inputs_of(drawn).to(self.inputs).reshape(*lead, *shape)
-        except (RuntimeError, ValueError) as error:
+def _tensors(model: Any, a: Any, u: Any) -> tuple[Tensor, Tensor | None]:
+    """A batch as tensors of one type. What is none yet, a numpy array for example, goes to where the model is."""
+    weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    if not isinstance(a, Tensor):
+        a = torch.as_tensor(a) if weight is None else torch.as_tensor(a).to(weight)
+    if u is not None:
+        u = u.to(a.dtype) if isinstance(u, Tensor) else torch.as_tensor(u).to(a)
+    for name, x in (("a", a), ("u", a if u is None else u)):
+        if not x.is_floating_point() or x.ndim < 2:
             raise ValueError(
-                f"expected directions of shape (count, ...) with the shape {shape} of an input, got "
-                f"{tuple(drawn.shape)} for a count of {count}"
-            ) from error
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
+                f"expected {name} as a floating-point batch [B, ...], got {x.dtype} of shape {tuple(x.shape)}"
+            )
+    if u is not None and len(u) != len(a):
+        raise ValueError(f"expected as many labels as inputs, got a {tuple(a.shape)} and u {tuple(u.shape)}")
+    return a, u
 
 
-class _Adapter:
-    """A model in the shapes of the equation's layout."""
+def _compared(prediction: Tensor, u: Tensor | None, data: DataLossOf | None) -> Tensor | None:
+    """The data loss that γ compares with, None where there is none."""
+    if callable(data):
+        return data(prediction)
+    if data is not None or u is None:
+        return data
+    if without_ones(prediction.shape) != without_ones(u.shape):
+        raise ValueError(f"the model gives {tuple(prediction.shape)} for labels u of shape {tuple(u.shape)}")
+    return (prediction.reshape(u.shape) - u).square().mean()
 
-    def __init__(self, model: Callable[[Tensor], Tensor], equation: DiscreteEquation, first: bool) -> None:
-        self.model, self.equation, self.first = model, equation, first
-        self.predictions: list[Tensor] = []  # what the model has predicted, in its own shape
 
-    def responses(self, u: Tensor, what: str) -> Tensor:
-        u = self.equation.responses_of(u)
-        expected = self.equation.layout.response_shape
-        if tuple(u.shape[u.ndim - len(expected) :]) != expected:
-            raise ValueError(f"expected {what} of shape (…, {expected}), got {tuple(u.shape)}")
-        return u
+def _say(line: str) -> None:
+    """One line for the user: by logging where that is set up, and on stderr elsewhere."""
+    logger = logging.getLogger("stcl")
+    if logger.hasHandlers():
+        logger.info(line)
+    else:
+        print(line, file=sys.stderr)
 
-    def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        u, w = value_and_tangents(self.model, self.equation.model_inputs(a), self.equation.model_inputs(v))
-        if self.first:
-            _check_tangents(self.model, w)
-        self.predictions.append(u)
-        return self.responses(u, "predictions"), self.responses(w, "tangents")
+
+def _short(form: str | FormSettings) -> str:
+    """A form in a few words."""
+    if isinstance(form, str):
+        return form
+    words = [form.name, getattr(getattr(form, "metric", None), "name", None)]
+    if isinstance(form, KrylovTarget):
+        words[1:] = [form.solver, f"{form.steps} steps"]
+    if isinstance(form, SolvedTarget):
+        words[1:] = [form.solver.name]
+    return ", ".join(word for word in words if word)
 
 
 def _check_tangents(model: Any, w: Tensor) -> None:

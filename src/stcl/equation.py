@@ -75,7 +75,8 @@ class Equation:
         self._input_shape, self._response_shape = a.shape[1:], u.shape[1:]
         self._held: tuple[Tensor, Tensor] | None = None  # a mask of the nodes that are held, and their values
         layout = infer_layout(u.shape[1:], a.shape[1:], time_axis, lengths, axes, fields)
-        a, u = self.inputs_of(a), self.responses_of(u)
+        a = a.reshape(len(a), *without_ones(a.shape[1:]))
+        u = u.reshape(len(u), *without_ones(u.shape[1:]))
         dtype = _widest(self._evaluate, u[:1], a[:1])
         a, u = a.to(dtype), u.to(dtype)
         check_residual(self._evaluate, u, a)
@@ -120,21 +121,10 @@ class Equation:
         """How many values of u the equation takes as fixed."""
         return 0 if self._held is None else int(self._held[0].sum())
 
-    def inputs_of(self, a: Tensor) -> Tensor:
-        """The model's inputs [B, ...] or directions [B, q, ...] in the shape of the layout."""
-        lead = a.shape[: a.ndim - len(self._input_shape)]
-        _check_shape("input", a.shape[len(lead) :], self._input_shape)
-        return a.reshape(*lead, *without_ones(self._input_shape))
-
-    def responses_of(self, u: Tensor) -> Tensor:
-        """The model's responses [B, ...] or tangents [B, q, ...] in the shape of the layout."""
-        lead = u.shape[: max(u.ndim - len(self._response_shape), 1)]
-        _check_shape("response", u.shape[len(lead) :], self._response_shape)
-        return u.reshape(*lead, *without_ones(self._response_shape))
-
-    def model_inputs(self, v: Tensor) -> Tensor:
-        """Directions in the layout's shape as the model takes them."""
-        return v.reshape(*v.shape[: v.ndim - len(self.layout.input_shape)], *self._input_shape)
+    @property
+    def given_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shapes of one input and one response as they were given, with axes of length one."""
+        return tuple(self._input_shape), tuple(self._response_shape)
 
 
 def held_values(
@@ -188,11 +178,6 @@ def _tensor(name: str, x: Any) -> Tensor:
     if not torch.isfinite(x).all():
         raise EquationError(f"{name} has values that are not finite")
     return x.detach()
-
-
-def _check_shape(what: str, found: torch.Size, expected: torch.Size) -> None:
-    if found != expected:
-        raise EquationError(f"expected {what}s of shape {tuple(expected)} as in the states, got {tuple(found)}")
 
 
 def _squeezed(block: Tensor) -> Tensor:

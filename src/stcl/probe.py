@@ -1,6 +1,7 @@
 """What the tangent operator of an equation is like, from products with it at a few states."""
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from stcl.core.errors import EquationError
 from stcl.core.interfaces import DiscreteEquation, Metric
 from stcl.losses import metrics
+from stcl.losses.batch_directions import all_equal
 from stcl.losses.directions import combinations
 from stcl.losses.metrics.fitted_laplacian import FittedLaplacian, settings_of
 from stcl.losses.rule import DEFINITE, ELLIPTIC, STEPS, Findings
@@ -34,7 +36,11 @@ def probe(equation: DiscreteEquation, conditions: bool = True) -> Findings:
     Condition numbers take most of the time. They are left out unless `conditions` asks for them.
     """
     operators = operators_of(equation, STATES)
-    found = Findings(unknowns=len(operators[0].unknowns), symmetry_defect=max(symmetry_defect(op) for op in operators))
+    found = Findings(
+        unknowns=len(operators[0].unknowns),
+        symmetry_defect=max(symmetry_defect(op) for op in operators),
+        direct_residual=_direct_residual(operators),
+    )
     if equation.layout.time_axis is not None:
         found = _time(found, operators)
     elif _is_saddle(equation, operators[0]):
@@ -52,6 +58,18 @@ def operators_of(equation: DiscreteEquation, count: int) -> list[TangentOperator
         if len(operator.unknowns) <= SMALL:
             operator.assemble()
     return operators
+
+
+def _direct_residual(operators: list[TangentOperator]) -> float | None:
+    """The largest ‖g − A x‖/‖g‖ of direct solves; infinite if A is singular, None if it was not assembled."""
+    residuals = []
+    for matrix in (operator.assembled for operator in operators):
+        if matrix is None:
+            return None
+        g = random_start(operators[0])
+        x, info = torch.linalg.solve_ex(matrix, g)
+        residuals.append(float((matrix @ x - g).norm() / g.norm()) if info == 0 else math.inf)
+    return max(residuals)
 
 
 # -- operators that march in time ---------------------------------------------------------------------------------
@@ -149,7 +167,10 @@ def _preconditioned_eigenvalues(operator: TangentOperator, metric: Metric) -> Te
 def _target_errors(operator: TangentOperator, metric: Metric, solver: Callable[..., krylov.Solution]) -> list[float]:
     """‖ŵ − w‖/‖w‖ after each number of steps, the median over a few directions."""
     generator = torch.Generator(operator.u.device).manual_seed(0)
-    g = operator.right_hand_side(combinations(operator.equation.states(8)[0], (4,), generator))
+    inputs = operator.equation.states(8)[0]
+    if all_equal(inputs):  # they have no differences
+        inputs = torch.randn(8, *inputs.shape[1:], generator=generator, dtype=inputs.dtype, device=inputs.device)
+    g = operator.right_hand_side(combinations(inputs, (4,), generator))
     exact = torch.stack([reference_solve(operator, operator.product, row, metric)[0] for row in g])
     apply = operator.unknowns.on_vectors(metric.at(operator.a))
     errors = []

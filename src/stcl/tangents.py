@@ -1,10 +1,12 @@
 """Tangents of any torch model, and how far they are from a solver's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stcl.core.arrays import relative_error
 from stcl.operators import forward_mode as tangents
@@ -19,6 +21,7 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
 
     Directions v are [q, ...], shared by the batch, or [B, q, ...], in the shape of one input. A model with a method
     value_and_tangents(a, v) of its own is asked for it. Any other is pushed forward, all q tangents along one value.
+    Attention is computed by torch's own formula meanwhile, because its fused kernels have no derivative of this kind.
 
     >>> import torch, stcl
     >>> u, w = stcl.value_and_tangents(torch.sin, torch.zeros(2, 5), torch.ones(3, 5))
@@ -32,7 +35,8 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
             f"inputs of shape {tuple(a.shape)}, got {tuple(v.shape)}"
         )
     try:
-        return tangents.value_and_tangents(model, a, v)
+        with _plain_attention():
+            return tangents.value_and_tangents(model, a, v.to(a))
     except (RuntimeError, NotImplementedError) as error:
         with torch.no_grad():
             model(a)  # what the model itself cannot do is its own error
@@ -40,10 +44,22 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
         raise TangentError(_explained(model, error, ignores_input=_is_constant(model, a, along))) from error
 
 
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention without fused kernels: neither scaled_dot_product_attention's nor the fast path of an encoder layer."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
 def jacobian_error(
     model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor, truth: Tensor | Callable[[Tensor], Any], step: float = 1e-3
 ) -> Tensor:
-    """‖DS_θ(a_i)[v_k] − w_ik‖ / ‖w_ik‖, [B, q], for directions v [q, ...].
+    """‖DS_θ(a_i)[v_k] − w_ik‖ / ‖w_ik‖, [B, q], for directions v [q, ...], shared by the batch, or [B, q, ...].
 
     `truth` holds the tangents w [B, q, ...], or it is a solver a ↦ u. Central differences of the solver, with a step
     relative to the input, then take their place. They cost 2q solves for each sample.
@@ -64,9 +80,10 @@ def jacobian_error(
 def _differences(solve: Callable[[Tensor], Any], a: Tensor, v: Tensor, step: float) -> Tensor:
     """(S(a + εv) − S(a − εv)) / 2ε in double precision, ε ‖v‖ = step ‖a‖."""
     a, columns = a.double(), []
-    for direction in v.double():
-        epsilon = step * a.flatten(1).norm(dim=1).clamp_min(1e-12) / direction.norm()
-        shift = epsilon.reshape(-1, *[1] * direction.ndim) * direction
+    for direction in v.double().expand(len(a), *v.shape[-a.ndim :]).unbind(1):
+        size = direction.flatten(1).norm(dim=1)
+        epsilon = step * a.flatten(1).norm(dim=1).clamp_min(1e-12) / size
+        shift = epsilon.reshape(-1, *[1] * (a.ndim - 1)) * direction
         change = torch.as_tensor(solve(a + shift)).double() - torch.as_tensor(solve(a - shift)).double()
         columns.append(change / (2 * epsilon.reshape(-1, *[1] * (change.ndim - 1))))
     return torch.stack(columns, 1)
@@ -126,6 +143,11 @@ def _explained(model: Any, error: Exception, ignores_input: bool) -> str:
         return (
             f"{name} changes a tensor in place while tangents are taken ({cause}); call model.eval(), or use GroupNorm "
             f"or LayerNorm instead of BatchNorm and out-of-place activations"
+        )
+    if isinstance(model, ReverseTangents):
+        return (
+            f"{type(model.model).__name__} cannot be differentiated twice in reverse mode: {cause}. Replace that "
+            f"operation, or give the model a method value_and_tangents(a, v) -> (u, w) of its own"
         )
     return (
         f"{name} has no forward-mode derivative: {cause}. Replace that operation; or wrap the model, "

@@ -1,8 +1,9 @@
-"""A study of two tiny cells as the workflow leaves it, made by its stages without snakemake."""
+"""Studies as the workflow leaves them, made by its stages without snakemake."""
 
 import copy
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,22 +24,30 @@ SETTINGS = {
 OPTIONS = {"diffusion": {"n": 9}, "navier_stokes": {"n": 8}}
 
 
-@pytest.fixture(scope="session")
-def results(tmp_path_factory) -> Path:
-    """results/test with data, test banks, and one trained and evaluated cell of each problem."""
-    folder, work = tmp_path_factory.mktemp("study") / "results/test", tmp_path_factory.mktemp("work")
-    problems = {name: copy.deepcopy(SETTINGS) | {"options": options} for name, options in OPTIONS.items()}
+def build(folder: Path, work: Path, problems: dict[str, Any]) -> list[Path]:
+    """Makes data, test banks and all cells of a study in `folder`, and returns the folders of the cells."""
     plan = Plan(parse({"preset": "test", "reduced": True, "seeds": [0], "problems": problems}))
-    for name in OPTIONS:
+    made = []
+    for name in problems:
         splits = {split: folder / f"data/{name}/{split}.json" for split in ("train", "val", "test")}
         for split, manifest in splits.items():
             data.generate(plan.data_spec(name, split), manifest, work, "", workers=1)
         labels = folder / f"banks/{name}/test.json"
         bank.generate(plan.bank_spec(name, "test"), splits["test"], labels, work, "", workers=1)
-        (cell,) = plan.final_cells([plan.blocks[name]])
-        record = folder / "runs" / cell.path / "train.json"
-        train.train_cell(plan.train_spec(cell), splits["train"], splits["val"], None, record, work, "", CPU)
-        evaluate.evaluate(record, evaluate.HeldOut.read(splits["test"], labels, CPU), CPU)
+        for cell in plan.final_cells([plan.blocks[name]]):
+            record = folder / "runs" / cell.path / "train.json"
+            train.train_cell(plan.train_spec(cell), splits["train"], splits["val"], None, record, work, "", CPU)
+            evaluate.evaluate(record, evaluate.HeldOut.read(splits["test"], labels, CPU), CPU)
+            made.append(record.parent)
+    return made
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory) -> Path:
+    """results/test with a cell of two problems, which is hardly trained."""
+    folder = tmp_path_factory.mktemp("study") / "results/test"
+    problems = {name: copy.deepcopy(SETTINGS) | {"options": options} for name, options in OPTIONS.items()}
+    build(folder, tmp_path_factory.mktemp("work"), problems)
     return folder
 
 

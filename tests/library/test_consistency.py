@@ -174,8 +174,8 @@ def test_directions_of_every_kind():
     for directions in (None, "white", torch.randn(50, 17), own):
         loss = stcl.TangentConsistency(equation, form="residual", directions=directions, q=2)
         drawn = []
-        form = loss.term.form
-        loss.term.form = lambda a, u, v, w, label, form=form, drawn=drawn: drawn.append(v) or form(a, u, v, w, label)
+        form = loss.tangent_form
+        loss.tangent_form = lambda a, u, v, w, label, form=form, drawn=drawn: drawn.append(v) or form(a, u, v, w, label)
         loss(model, a, u)
         assert drawn[0].shape == (8, 2, 17)
         if directions in (None, "white"):
@@ -208,7 +208,7 @@ def test_a_bare_residual_becomes_an_equation_of_its_first_batch():
     with pytest.raises(ValueError, match="first call needs labels"):
         loss(nn.Linear(17, 17), a)
     loss(nn.Linear(17, 17), a, u)
-    assert (loss.form.name, loss.form.solver) == ("krylov_target", "cg")
+    assert (loss.form.name, loss.form.solver.otherwise.method) == ("solved_target", "cg")
     assert len(loss.equation.unknowns) == 15
 
 
@@ -317,20 +317,17 @@ def test_a_metric_is_not_made_up():
 @pytest.mark.parametrize(
     ("model", "a", "u", "options", "message"),
     [
-        (nn.Linear(17, 16), (8, 17), (8, 17), {}, r"responses of shape \(17,\) as in the states, got \(16,\)"),
-        (nn.Linear(16, 17), (8, 16), (8, 17), {}, r"inputs of shape \(17,\) as in the states, got \(16,\)"),
-        (nn.Linear(17, 17), (8, 17), (8, 16), {}, r"responses of shape \(17,\) as in the states, got \(16,\)"),
-        (nn.Linear(17, 17), (1, 17), (1, 17), {}, "with one sample give your own"),
-        (
-            nn.Linear(17, 17),
-            (8, 17),
-            (8, 17),
-            {"directions": torch.randn(4, 16)},
-            r"inputs of shape \(17,\)|directions of shape",
-        ),
+        (nn.Linear(17, 16), (8, 17), (8, 17), {}, r"the model's output of shape \(B, 17\), .* got \(8, 16\)"),
+        (nn.Linear(16, 17), (8, 16), (8, 17), {}, r"inputs a of shape \(B, 17\), .* got \(8, 16\)"),
+        (nn.Linear(17, 17), (8, 17), (8, 16), {}, r"labels u of shape \(B, 17\), .* got \(8, 16\)"),
+        (nn.Linear(33, 33), (8, 33), (8, 33), {}, r"got \(8, 33\). For another grid make another stcl.TangentCons"),
+        (nn.Linear(17, 17), (8, 17), (7, 17), {}, r"as many labels as inputs, got a \(8, 17\) and u \(7, 17\)"),
+        (nn.Linear(17, 17), (17,), (17,), {}, r"a as a floating-point batch \[B, ...\], got torch.float32"),
+        (nn.Linear(17, 17), (8, 17), (8, 17), {"directions": torch.randn(4, 16)}, "directions of shape .* got"),
     ],
 )
 def test_wrong_shapes_are_named(model, a, u, options, message):
+    """In the shapes of the user, with the batch."""
     loss = stcl.TangentConsistency(linear_equation()[0], form="residual", **options)
     with pytest.raises(ValueError, match=message):
         loss(model, torch.randn(a), torch.randn(u))

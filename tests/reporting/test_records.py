@@ -41,7 +41,8 @@ def run(results: Path, plan: Plan, path: str, epochs: int = 7, test: str = "test
     folder = results / "runs" / path
     folder.mkdir(parents=True)
     spec = plan.train_spec(plan.cells[path]).json_dict() | changes
-    (folder / "train.json").write_text(json.dumps({"spec": spec, "contents": CONTENTS, "code": "c"}))
+    train = {"spec": spec, "contents": CONTENTS, "code": "c", "version": "1.2", "seconds": 9.0}
+    (folder / "train.json").write_text(json.dumps(train))
     (folder / "errors.json").write_text(json.dumps({"spec": spec, "field_error": 0.1, "contents": {"data": test}}))
     with (folder / "history.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, history(1)[0])
@@ -56,9 +57,58 @@ def test_a_record_has_everything_but_the_weights(tmp_path, plan):
     (folder,) = records.write(results, kept)
     assert folder == kept / "tiny" / FNO
     assert {file.name for file in folder.iterdir()} == {"train.json", "errors.json", "history.csv"}
-    for name in ("train.json", "errors.json"):
-        assert json.loads((folder / name).read_text()) == json.loads((results / "runs" / FNO / name).read_text())
+    made = json.loads((results / "runs" / FNO / "train.json").read_text())
+    assert made.pop("seconds") == 9.0  # nothing says how busy the machine was
+    assert json.loads((folder / "train.json").read_text()) == made
+    errors = "errors.json"
+    assert json.loads((folder / errors).read_text()) == json.loads((results / "runs" / FNO / errors).read_text())
     assert records.check(plan, kept) == [folder]
+
+
+@pytest.mark.parametrize("times", [False, True])
+def test_times_are_kept_on_request(tmp_path, plan, times):
+    results, kept = tmp_path / "results/tiny", tmp_path / "records"
+    run(results, plan, FNO)
+    for name, content in {
+        "banks/diffusion/train.ledger.json": {"seconds": 3.0, "check_seconds": 1.0, "solves": 7},
+        "timing/diffusion.json": {"cells": {}},
+    }.items():
+        (results / name).parent.mkdir(parents=True)
+        (results / name).write_text(json.dumps(content))
+    (folder,) = records.write(results, kept, times=times)
+    assert (json.loads((folder / "train.json").read_text()).get("seconds") == 9.0) is times
+    assert ("seconds" in read_history(folder / "history.csv")[0]) is times
+    ledger = json.loads((kept / "tiny/banks/diffusion/train.ledger.json").read_text())
+    assert ledger == ({"seconds": 3.0, "check_seconds": 1.0} if times else {}) | {"solves": 7}
+    assert (kept / "tiny/timing/diffusion.json").exists() is times
+
+
+def test_a_record_says_which_version_made_it(tmp_path, plan):
+    results, kept = tmp_path / "tiny", tmp_path / "records"
+    run(results, plan, FNO)
+    train = results / "runs" / FNO / "train.json"
+    train.write_text(json.dumps({k: v for k, v in json.loads(train.read_text()).items() if k != "version"}))
+    with pytest.raises(records.RecordError, match="which version made it; give it with --version"):
+        records.write(results, kept)
+    (folder,) = records.write(results, kept, version="0.9")
+    assert json.loads((folder / "train.json").read_text())["version"] == "0.9"
+
+
+def test_a_key_that_is_newer_than_a_record_has_its_default(tmp_path, plan):
+    results, kept = tmp_path / "tiny", tmp_path / "records"
+    run(results, plan, STCL)
+    (folder,) = records.write(results, kept)
+    for name in ("train.json", "errors.json"):
+        content = json.loads((folder / name).read_text())
+        del content["spec"]["training"]["cuda_graphs"], content["spec"]["settings"]["weighting"]["decay"]
+        (folder / name).write_text(json.dumps(content))
+    assert records.check(plan, kept) == [folder]
+    for name in ("train.json", "errors.json"):
+        content = json.loads((folder / name).read_text())
+        content["spec"]["settings"]["gone"] = 1
+        (folder / name).write_text(json.dumps(content))
+    with pytest.raises(records.RecordError, match="settings that there are no more"):
+        records.check(plan, kept)
 
 
 def test_a_training_that_was_not_evaluated_has_no_record(tmp_path, plan):
@@ -69,7 +119,7 @@ def test_a_training_that_was_not_evaluated_has_no_record(tmp_path, plan):
 
 def test_a_thinned_history_keeps_means_and_ends(tmp_path, plan):
     run(tmp_path / "tiny", plan, FNO, epochs=1003)
-    (folder,) = records.write(tmp_path / "tiny", tmp_path / "records")
+    (folder,) = records.write(tmp_path / "tiny", tmp_path / "records", times=True)
     rows, full = read_history(folder / "history.csv"), history(1003)
     assert len(rows) <= records.ROWS
     assert sum(row["epochs"] for row in rows) == 1003
@@ -102,15 +152,32 @@ def test_a_record_of_another_study_or_training_is_refused(tmp_path, plan):
     results, kept = tmp_path / "tiny", tmp_path / "records"
     run(results, plan, FNO)
     (folder,) = records.write(results, kept)
-    folder.rename(folder.with_name("seed77"))
-    with pytest.raises(records.RecordError, match="has no cell diffusion/N16/fno/lam0/seed77"):
+    elsewhere = kept / "tiny" / FNO.replace("N16", "N17")
+    elsewhere.parent.mkdir(parents=True)
+    folder.rename(elsewhere)
+    with pytest.raises(records.RecordError, match="has no cell diffusion/N17/fno/lam0/seed0"):
         records.check(plan, kept)
-    folder.with_name("seed77").rename(folder)
+    elsewhere.rename(folder)
     errors = json.loads((folder / "errors.json").read_text())
     errors["spec"]["seed"] = 5
     (folder / "errors.json").write_text(json.dumps(errors))
     with pytest.raises(records.RecordError, match=r"train\.json and errors\.json are of different trainings"):
         records.check(plan, kept)
+
+
+def test_a_record_may_have_a_seed_that_the_study_has_not(tmp_path, plan):
+    results, kept = tmp_path / "tiny", tmp_path / "records"
+    run(results, plan, FNO)
+    records.write(results, kept)
+    folder = kept / "tiny" / FNO
+    for name in ("train.json", "errors.json"):
+        content = json.loads((folder / name).read_text())
+        content["spec"]["seed"] = 77
+        (folder / name).write_text(json.dumps(content))
+    with pytest.raises(records.RecordError, match=r"other settings than the study has now \(seed\)"):
+        records.check(plan, kept)
+    other = folder.rename(folder.with_name("seed77"))
+    assert records.check(plan, kept) == [other]
 
 
 @pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)

@@ -205,36 +205,41 @@ def test_what_a_table_shows_is_read_back(tmp_path):
 
 @pytest.fixture
 def study(tmp_path, config):
-    """A study on disk with two of four trainings, one table and one preview."""
+    """A study on disk with two of four trainings, of which one is a record, and one table."""
     path = tmp_path / "study.yaml"
     raw = {
         "diffusion": config["problems"]["diffusion"]
         | {"train_sizes": [8], "methods": {"fno": {}, "offline_di": {"lambda": 1.0}}}
     }
     path.write_text(yaml.safe_dump({"preset": "p", "reduced": False, "seeds": [5, 6], "problems": raw}))
-    for method, lam, seed in (("fno", 0, 5), ("offline_di", 1, 6)):
-        folder = tmp_path / f"results/p/runs/diffusion/N8/{method}/lam{lam}/seed{seed}"
+    for place, method, lam, seed in (("results/p/runs", "fno", 0, 5), ("records/p", "offline_di", 1, 6)):
+        folder = tmp_path / f"{place}/diffusion/N8/{method}/lam{lam}/seed{seed}"
         folder.mkdir(parents=True)
         spec = {"lam": lam, "training": {"epochs": 3}}
         record = {"spec": spec, "contents": {"train": "da7a"}, "device": "cpu", "torch": "2.9", "code": "c0de"}
+        record["version"] = "3"
         (folder / "train.json").write_text(json.dumps(record))
-        (folder / "errors.json").write_text("{}")
-    for kind, name in (("tables", "field_error"), ("preview", "field_error"), ("preview", "jacobian_error")):
-        (tmp_path / f"results/p/{kind}").mkdir(exist_ok=True)
-        (tmp_path / f"results/p/{kind}/{name}.md").write_text(f"{kind} {name}\n\n| a |\n|---|\n| 1 |\n")
+        (folder / "errors.json").write_text(json.dumps({"field_error": 0.1, "jacobian_error": 0.2}))
+    (tmp_path / "results/p/tables").mkdir()
+    (tmp_path / "results/p/tables/field_error.md").write_text("tables field_error\n\n| a |\n|---|\n| 1 |\n")
+    (tmp_path / "config").mkdir()
+    numbers = {"jacobian_error": {"diffusion": {8: {"fno": [10.0, 1.0]}}}, "per_cell_settings": {}}
+    (tmp_path / "config/published.yaml").write_text(yaml.safe_dump(numbers))
     return path
 
 
 def test_results_say_what_was_run_and_what_is_missing(study, tmp_path):
     text = results.page([study], tmp_path)
     assert content.FULL in text
-    assert "- Training seeds: 5, 6\n- Trainings: 2 evaluated, 2 missing\n- Run on: cpu, torch 2.9\n" in text
+    assert "- Training seeds: 5, 6\n- Trainings: 2 evaluated, 2 missing\n" in text
+    assert "- Read from: `results/p`, and 1 of them from `records/p`\n- Run on: cpu, torch 2.9\n" in text
     assert "### Field error\n\ntables field_error\n" in text
-    assert (
-        "### Jacobian error\n\nPreview: cells that have not ended are named as such.\n\npreview jacobian_error\n"
-        in text
-    )
-    assert "Not built: settings of each cell, training time and cost of labels, the paper's claims." in text
+    assert "### Jacobian error\n\nPreview: cells that have not ended are named as such.\n" in text
+    line = next(line for line in text.splitlines() if line.startswith("| Nonlinear diffusion | 8 | 20"))
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[3:5] == ["20.00 [10.00 ± 1.00, ×2.00]* (1 missing)", "20.00 (1 missing)"]
+    assert "1 of 2 trainings are read from records, made by version 3." in text
+    assert "Not built: training time and cost of labels." in text
 
 
 def test_results_of_nothing_are_refused(study, tmp_path):

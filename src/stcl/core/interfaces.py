@@ -88,15 +88,6 @@ class DiscreteEquation(Differentiable, Protocol):
     def states(self, count: int) -> "tuple[Tensor, Tensor]":
         """At most `count` inputs and their responses, in float64 if possible. A is looked at there before training."""
 
-    def inputs_of(self, a: "Tensor") -> "Tensor":
-        """A model's inputs [B, ...] or directions [..., q, ...] in the shape of the layout."""
-
-    def responses_of(self, u: "Tensor") -> "Tensor":
-        """A model's responses [B, ...] or tangents [B, q, ...] in the shape of the layout."""
-
-    def model_inputs(self, v: "Tensor") -> "Tensor":
-        """Inputs or directions in the layout's shape as the model takes them."""
-
 
 class Metric(Protocol):
     """A positive operator M that weighs a tangent residual."""
@@ -155,10 +146,22 @@ class Measured(Protocol):
 class TangentForm(Protocol):
     """How a tangent residual becomes a loss, averaged over samples and directions.
 
-    A form that solves for its target has the attribute `solver`, a TangentSolver.
-
     A form is called with inputs a [B, ...], predictions u = u_θ(a) [B, ...], directions v [B, q, ...] or, shared by the
     batch, [q, ...], tangents w = DS_θ(a)[v] [B, q, ...], and the training responses `label` [B, ...].
     """
 
     def __call__(self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor") -> "Tensor": ...
+
+
+@runtime_checkable
+class TargetForm(Protocol):
+    """A form that solves for its target.
+
+    With state `label` it linearises at `label`, whatever stands there. Only samples that are `kept` [B] count.
+    """
+
+    solver: TangentSolver
+
+    def __call__(
+        self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor", kept: "Tensor | None" = None
+    ) -> "Tensor": ...

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stcl.reporting import rooms
+from stcl.reporting import agreement, rooms
 from stcl.study.schema import Config
 
 CONFIG_PAGE = Path("config/README.md")
@@ -128,6 +128,7 @@ def main() -> None:
     CONFIG_PAGE.write_text(config_page())
     ARCHITECTURE.write_text(architecture_page(ARCHITECTURE.read_text()))
     rooms.draw(ROOMS)
+    agreement.write(Path())
     SCHEMA.write_text(json.dumps(schema(), indent=1, sort_keys=True) + "\n")
     # One rule of evaluation stands for the rules of all blocks that the quick study has.
     graph = subprocess.run(

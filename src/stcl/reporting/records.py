@@ -4,43 +4,70 @@
 
 This writes what has been trained and evaluated there, and reads all records of the study again. A record is the folder
 of a run without its weights: train.json, errors.json, and the history in at most `ROWS` rows, some kilobytes together.
+Beside the cells are the ledgers of data and banks, which say what was solved and stored.
+
+A record says by which version it was trained. It has no seconds, because nothing tells how busy the machine was; with
+`--times` they are kept, and what the stage `timing` measured, too.
 """
 
 import csv
 import json
-import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from pydantic import ValidationError
+
 from stcl.reporting.runs import read_history
 from stcl.study.cells import Cell
 from stcl.study.plan import Plan
+from stcl.study.schema import Methods
+from stcl.study.specs.train import TrainSpec
 
 FOLDER = Path("records")
 ROWS = 250  # of a stored history
 LAST = ("epoch", "learning_rate", "best", "seconds")  # columns of which a row holds the last value; others are means
+TIMES = ("seconds", "check_seconds")  # what was measured by a clock
 
 
 class RecordError(ValueError):
     """A record that does not fit its study, its own errors or other records."""
 
 
-def write(results: Path, records: Path = FOLDER) -> list[Path]:
-    """Writes a record of every evaluated run below `results` (results/<preset>), and gives their folders."""
-    written = []
-    for errors in sorted(results.glob("runs/*/*/*/*/*/errors.json")):
-        run = errors.parent
+def write(results: Path, records: Path = FOLDER, version: str | None = None, times: bool = False) -> list[Path]:
+    """Writes a record of every evaluated run below `results` (results/<preset>), and gives their folders.
+
+    `version` is that of runs whose train.json does not say it. Seconds are kept with `times` alone.
+    """
+    kept, written = records / results.name, []
+    for path in sorted(results.glob("runs/*/*/*/*/*/errors.json")):
+        run, record = path.parent, kept / path.parent.relative_to(results / "runs")
         if not (run / "train.json").exists():
             continue
-        record = records / results.name / run.relative_to(results / "runs")
-        record.mkdir(parents=True, exist_ok=True)
-        for name in ("train.json", "errors.json"):
-            shutil.copyfile(run / name, record / name)
-        _write_history(record / "history.csv", thinned(read_history(run / "history.csv")))
+        train = _read(run / "train.json")
+        if version is None and "version" not in train:
+            raise RecordError(f"{run / 'train.json'} does not say which version made it; give it with --version")
+        _write(record / "train.json", {"version": version} | train, times)
+        _write(record / "errors.json", _read(path), times)
+        _write_history(record / "history.csv", thinned(read_history(run / "history.csv")), times)
         written.append(record)
+    beside = ("data/*/*.ledger.json", "banks/*/*.ledger.json", *(("timing/*.json",) if times else ()))
+    for pattern in beside:
+        for path in sorted(results.glob(pattern)):
+            _write(kept / path.relative_to(results), _read(path), times)
     return written
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def _write(path: Path, content: dict[str, Any], times: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in content.items() if times or name not in TIMES}
+    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
 def thinned(history: list[dict[str, float]], rows: int = ROWS) -> list[dict[str, float]]:
@@ -51,7 +78,7 @@ def thinned(history: list[dict[str, float]], rows: int = ROWS) -> list[dict[str,
 
 def _merged(rows: list[dict[str, float]]) -> dict[str, float]:
     merged = {name: rows[-1][name] if name in LAST else _mean(row[name] for row in rows) for name in rows[0]}
-    return merged | {"epochs": len(rows)}
+    return merged | {"epochs": sum(row["epochs"] for row in rows)}
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -60,9 +87,10 @@ def _mean(values: Iterable[float]) -> float:
     return fmean(known) if known else float("nan")
 
 
-def _write_history(path: Path, rows: list[dict[str, float]]) -> None:
+def _write_history(path: Path, rows: list[dict[str, float]], times: bool) -> None:
+    columns = [name for name in rows[0] if times or name not in TIMES]
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         for row in rows:
             short = {name: "" if value != value else f"{value:.6g}" for name, value in row.items()}
@@ -72,17 +100,21 @@ def _write_history(path: Path, rows: list[dict[str, float]]) -> None:
 def check(plan: Plan, records: Path = FOLDER) -> list[Path]:
     """The records of a study, after a look at each: it has the spec of its cell, and was tested on the data of others.
 
-    Records of cells that the study does not have are wrong, too: they belong to settings that it no longer has.
+    Records of cells that the study does not have are wrong, too: they belong to settings that it no longer has. More
+    seeds than the study has are welcome.
     """
     folder = records / plan.config.preset
-    found = sorted(path.parent for path in folder.glob("*/*/*/*/*/train.json"))
+    found = folders(folder)
+    known_cells = {seedless(cell) for cell in plan.cells.values()}
     data: dict[tuple[str, str], tuple[str, Path]] = {}
     for record in found:
         path = record.relative_to(folder).as_posix()
-        cell = plan.cells.get(path)
-        if cell is None:
+        cell = Cell.parse(path)
+        if seedless(cell) not in known_cells:
             raise RecordError(f"{record}: the study {plan.config.preset} has no cell {path}; remove the record")
-        train, errors = (json.loads((record / name).read_text()) for name in ("train.json", "errors.json"))
+        train, errors = (_read(record / name) for name in ("train.json", "errors.json"))
+        if not isinstance(train.get("version"), str):
+            raise RecordError(f"{record}: it does not say which version made it; write it again with --version")
         _compare_specs(plan, cell, record, train, errors)
         dataset = plan.blocks[cell.block].dataset
         for name, content in _contents(train, errors):
@@ -92,18 +124,38 @@ def check(plan: Plan, records: Path = FOLDER) -> list[Path]:
     return found
 
 
+def folders(kept: Path) -> list[Path]:
+    """The folders of all cells in `kept` (records/<preset>)."""
+    return sorted(path.parent for path in kept.glob("*/*/*/*/*/train.json"))
+
+
+def seedless(cell: Cell) -> Cell:
+    """What all seeds of a cell have in common."""
+    return replace(cell, seed=0)
+
+
 def _compare_specs(plan: Plan, cell: Cell, record: Path, train: dict[str, Any], errors: dict[str, Any]) -> None:
     if train["spec"] != errors["spec"]:
         raise RecordError(f"{record}: train.json and errors.json are of different trainings")
-    expected = plan.train_spec(cell).json_dict()
+    expected, found = plan.train_spec(cell).json_dict(), _completed(train["spec"], record)
     if expected["lam"] is None:  # it was chosen by validation, and the record says which one it was
-        expected["lam"] = train["spec"]["lam"]
-    differing = sorted(key for key in expected | train["spec"] if expected.get(key) != train["spec"].get(key))
+        expected["lam"] = found["lam"]
+    differing = sorted(key for key in expected | found if expected.get(key) != found.get(key))
     if differing:
         raise RecordError(
             f"{record}: made with other settings than the study has now ({', '.join(differing)}); train the cell again "
             f"and write its record, or remove it"
         )
+
+
+def _completed(spec: dict[str, Any], record: Path) -> dict[str, Any]:
+    """The spec of a record in today's words: a key that is newer than the record has its default."""
+    try:
+        method = Methods.model_validate({spec["method"]: spec["settings"]})
+        settings = getattr(method, spec["method"]).model_dump(mode="json", exclude={"lam", "lambda_grid"})
+        return TrainSpec.model_validate(spec | {"settings": settings}).json_dict()
+    except ValidationError as error:
+        raise RecordError(f"{record}: made with settings that there are no more, remove it: {error}") from error
 
 
 def _contents(train: dict[str, Any], errors: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -29,15 +29,29 @@ class Run:
         """Whether the training ended before its budget, because no better checkpoint came any more."""
         return self.record.get("ended") == "early"
 
+    @property
+    def is_record(self) -> bool:
+        """Whether the folder is that of a record, which has neither weights nor times."""
+        return self.folder.parents[5].name == "records"
+
     def history(self) -> list[dict[str, float]]:
-        """The history of the training, a row per epoch."""
+        """The history of the training, a row for every epoch, or for every few of them if it is a record."""
         return read_history(self.folder / "history.csv")
 
 
 def read_history(path: Path) -> list[dict[str, float]]:
-    """The rows of a history.csv. What was not recorded in an epoch is not a number."""
+    """The rows of a history.csv. What was not recorded in an epoch is not a number.
+
+    A row ends with the epoch `epoch` and is a mean over `epochs` epochs, which is one unless the history is thinned.
+    """
     with path.open(newline="") as file:
-        return [{name: float(value or "nan") for name, value in row.items()} for row in csv.DictReader(file)]
+        rows = csv.DictReader(file)
+        return [{"epochs": 1.0} | {name: float(value or "nan") for name, value in row.items()} for row in rows]
+
+
+def epochs_between(row: dict[str, float], first: float, last: float) -> float:
+    """How many of the epochs that a row of a history stands for are between two epochs, both included."""
+    return max(0.0, min(row["epoch"], last) - max(row["epoch"] - row["epochs"] + 1, first) + 1)
 
 
 def read_runs(folders: list[Path]) -> list[Run]:

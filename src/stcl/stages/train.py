@@ -22,6 +22,7 @@ from torch import Tensor
 
 from stcl import problems
 from stcl.core.seeds import stream_seed
+from stcl.core.version import __version__
 from stcl.losses.data import DataLoss
 from stcl.operators.build import build_surrogate
 from stcl.operators.duals import implementation
@@ -92,6 +93,7 @@ def train_cell(
     best = trainer.history[trainer.best_epoch - 1]
     record = {
         "spec": spec.json_dict(),
+        "version": __version__,
         "code": code,
         "contents": contents,
         "epochs": trainer.epoch,
@@ -101,6 +103,7 @@ def train_cell(
         "val_relative": best["val_relative"],
         "monitored": trainer.best,
         "seconds": trainer.seconds,
+        "ledger": trainer.ledger(),
         "parameters": sum(p.numel() for p in trainer.surrogate.parameters()),
         "device": devices.name(device),
         "threads": torch.get_num_threads(),
@@ -140,6 +143,7 @@ def build_trainer(
         seed=spec.seed,
         device=device,
         bank=bank,
+        responses=train_pairs[1],
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
     seed = stream_seed(spec.seed, "batches")

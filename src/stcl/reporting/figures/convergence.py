@@ -26,7 +26,8 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     """The figure has one panel per problem. `inputs` are records of training with histories beside them.
 
     The problems of `spec["relative"]` show relative errors, the others mean squared ones. Unless `spec["smooth"]`,
-    every epoch is shown. Folders say which problem it is, because variants have the same problem in their specs.
+    every epoch is shown. Folders say which problem it is, because variants have the same problem in their specs. A
+    block of an ablation has its title in `spec["titles"]`.
     """
     panels: dict[tuple[str, int], dict[str, History]] = {}
     for path in inputs:
@@ -37,8 +38,9 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     lines = -(-len(panels) // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(0.6 + 3.4 * columns, 0.4 + 2.7 * lines), squeeze=False)
     for ax, ((problem, n_train), runs) in zip(axes.flat, panels.items(), strict=False):
-        epochs = max(len(history["epoch"]) for history in runs.values())
-        window = -(-epochs // POINTS) if spec["smooth"] else 1
+        epochs = max(history["epoch"][-1] for history in runs.values())
+        window = -(-max(len(history["epoch"]) for history in runs.values()) // POINTS) if spec["smooth"] else 1
+        averaged = window * max(int(history["epochs"][0]) for history in runs.values())
         relative = problem in spec["relative"]
         for method in (method for method in METHOD_NAMES if method in runs):
             _curves(ax, runs[method], COLOURS[method], relative, window)
@@ -46,8 +48,9 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
         if epochs > MARKED_EPOCH:
             ax.axvline(MARKED_EPOCH, color="#555555", linestyle=":", linewidth=0.9, zorder=0)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        ax.set(title=f"{problem_name(problem)}, N = {n_train}", yscale="log")
-        ax.set(xlabel="Epoch" if window == 1 else f"Epoch, means over {window}")
+        title = spec.get("titles", {}).get(problem, problem_name(problem))
+        ax.set(title=f"{title}, N = {n_train}", yscale="log")
+        ax.set(xlabel="Epoch" if averaged == 1 else f"Epoch, means over {averaged}")
         ax.set(ylabel="Relative error" if relative else "Mean squared error")
     methods = [method for method in METHOD_NAMES if any(method in runs for runs in panels.values())]
     handles = [Line2D([], [], color=COLOURS[m], linewidth=1.4, label=METHOD_NAMES[m]) for m in methods]
@@ -67,7 +70,7 @@ def _history(path: Path) -> History:
 
 def _curves(ax: Axes, history: History, colour: str, relative: bool, window: int) -> None:
     """Plots training and validation. A history has no relative error of the training set, so none is drawn."""
-    epochs = _averaged(history["epoch"], window)
+    epochs = _averaged(history["epoch"] - (history["epochs"] - 1) / 2, window)  # a row of several is in their middle
     if not relative:
         data = _averaged(history["data"], window)
         ax.plot(epochs, data, color=colour, linestyle="--", linewidth=1.0, alpha=0.8)

@@ -1,6 +1,7 @@
 """All tables share this command line. It takes a spec, an output, and the files a table is made from."""
 
 import argparse
+import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,11 +10,14 @@ from typing import Any
 
 import yaml
 
+from stcl.reporting.runs import read_runs
 from stcl.reporting.tables.render import Table
 from stcl.study.names import problem_name
 
+Build = Callable[[dict[str, Any], list[Path], dict[str, Any] | None], Table]
 
-def main(name: str, build: Callable[[dict[str, Any], list[Path], dict[str, Any] | None], Table]) -> None:
+
+def main(name: str, build: Build) -> None:
     """Runs `build(spec, inputs, published)` and writes its table. `published` is None unless sizes are the paper's.
 
     The spec of a study with variants has the problem of each of them in `variant_of`, and what they are in `note`.
@@ -25,10 +29,34 @@ def main(name: str, build: Callable[[dict[str, Any], list[Path], dict[str, Any] 
     parser.add_argument("inputs", type=Path, nargs="+", help="folders of runs, records of measurements")
     arguments = parser.parse_args()
     published = yaml.safe_load(arguments.published.read_text()) if arguments.published else None
-    quantity = arguments.spec.get("table", name)
-    beside = with_variants(published, quantity, arguments.spec)
-    table = build(arguments.spec, arguments.inputs, beside)
-    with_notes(table, quantity, arguments.spec, published).write(arguments.out, reduced=published is None)
+    table = finished(name, build, arguments.spec, arguments.inputs, published)
+    table.write(arguments.out, reduced=published is None)
+
+
+def built(module: str, spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
+    """The table of a module of this folder, for pages that show tables which are not written as files."""
+    build = importlib.import_module(f"stcl.reporting.tables.{module}").build
+    return finished(module, build, spec, inputs, published)
+
+
+def finished(
+    name: str, build: Build, spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None
+) -> Table:
+    """The table that `build` makes, with all that its caption must say. `name` is that of its module."""
+    quantity = spec.get("table", name)
+    table = build(spec, inputs, with_variants(published, quantity, spec))
+    table = with_notes(table, quantity, spec, published)
+    return replace(table, caption=" ".join([table.caption, *_records_note(inputs)]))
+
+
+def _records_note(inputs: list[Path]) -> list[str]:
+    """What the caption says if some trainings are not among the results of this folder but records."""
+    runs = [run for run in read_runs([path for path in inputs if path.suffix != ".json"]) if run.status == "done"]
+    kept = [run.record["version"] for run in runs if run.is_record]
+    if not kept:
+        return []
+    versions = " and ".join(dict.fromkeys(kept))
+    return [f"{len(kept)} of {len(runs)} trainings are read from records, made by version {versions}."]
 
 
 def with_variants(published: dict[str, Any] | None, quantity: str, spec: dict[str, Any]) -> dict[str, Any] | None:

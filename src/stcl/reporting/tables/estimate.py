@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import hypot
+from math import copysign, hypot, inf
 from statistics import fmean, stdev
 
 from stcl.reporting.runs import Run
@@ -37,20 +37,28 @@ class Estimate:
         """The text `2.31 ± 0.04`, or what is missing, and beside it the published value and the ratio."""
         counts = [f"{self.unfinished.count(status)} {status}" for status in dict.fromkeys(self.unfinished)]
         if self.mean is None:
-            return ", ".join(counts) if len(self.unfinished) > 1 else "".join(self.unfinished)
+            missing = ", ".join(counts) if len(self.unfinished) > 1 else "".join(self.unfinished)
+            return missing + (f" [{beside(published)}]" if published is not None else "")
         text = _number(self.mean, self.mean) + (f" ± {_number(self.std, self.mean)}" if self.std is not None else "")
         if published is not None:
             text += f" [{beside(published)}, ×{self.mean / published[0]:.2f}]{'*' if self.differs(published) else ''}"
         return text + (f" ({', '.join(counts)})" if counts else "")
 
     def differs(self, published: list[float]) -> bool:
-        """Whether the published mean is further away than three combined standard deviations.
+        """Whether the published mean is further away than three combined standard deviations."""
+        distance = self.distance(published)
+        return distance is not None and abs(distance) > 3
+
+    def distance(self, published: list[float]) -> float | None:
+        """The difference to the published mean in combined standard deviations.
 
         One seed alone has no deviation of its own and is given the published one.
         """
-        mean, std = published
-        own = self.std if self.std is not None else std
-        return self.mean is not None and abs(self.mean - mean) > 3 * hypot(own, std)
+        if self.mean is None:
+            return None
+        difference, std = self.mean - published[0], published[1]
+        combined = hypot(self.std if self.std is not None else std, std)
+        return difference / combined if combined else copysign(inf, difference) if difference else 0.0
 
 
 MARKS = (

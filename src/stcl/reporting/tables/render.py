@@ -25,11 +25,15 @@ class Table:
             writer = csv.DictWriter(file, self.rows[0])
             writer.writeheader()
             writer.writerows(self.rows)
-        shown = replace(self, caption=f"{self.caption} {REDUCED}") if reduced else self
+        shown = self.said_to_be_reduced() if reduced else self
         out.with_suffix(".md").write_text(shown.markdown())
         out.with_suffix(".tex").write_text(shown.latex(out.stem))
         parts = {"caption": shown.caption, "header": shown.header, "body": shown.body}
         out.with_suffix(".json").write_text(json.dumps(parts, ensure_ascii=False, indent=1) + "\n")
+
+    def said_to_be_reduced(self) -> "Table":
+        """The table of a reduced study, whose caption says so."""
+        return replace(self, caption=f"{self.caption} {REDUCED}")
 
     def markdown(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.header, *self.body, strict=True)]

@@ -5,7 +5,7 @@ A larger q acts on this part alone, so the share says whether one is worth its t
 
 from statistics import fmean
 
-from stcl.reporting.runs import Run
+from stcl.reporting.runs import Run, epochs_between
 
 SUBSTANTIAL = 25.0  # percent; the paper gives no number, and a quarter of the variance is an eighth of the noise
 
@@ -17,12 +17,23 @@ def mean_variance(run: Run, part: str, first_epoch: int) -> float:
     training left out by ending early has the mean of those that it waited, all of them at the lowest learning rate.
     """
     history = run.history()
-    late = [row[f"variance_{part}"] for row in history if row["epoch"] >= first_epoch]
-    if run.ended_early:
-        training = run.record["spec"]["training"]
-        settled = fmean(row[f"variance_{part}"] for row in history[-training["finish_after"] :])
-        late += [settled] * (training["epochs"] + 1 - max(first_epoch, run.epochs + 1))
-    return fmean(late)
+    last = int(history[-1]["epoch"])
+    mean, counted = _mean(history, f"variance_{part}", first_epoch, last)
+    if not run.ended_early:
+        return mean
+    training = run.record["spec"]["training"]
+    settled, _ = _mean(history, f"variance_{part}", last - training["finish_after"] + 1, last)
+    left_out = training["epochs"] + 1 - max(first_epoch, last + 1)
+    return fmean((mean, settled), (counted, left_out))
+
+
+def _mean(history: list[dict[str, float]], column: str, first: int, last: int) -> tuple[float, float]:
+    """The mean of a column over the epochs from `first` to `last`, and how many these are."""
+    weights = [epochs_between(row, first, last) for row in history]
+    known = [(row[column], weight) for row, weight in zip(history, weights, strict=True) if weight]
+    if not known:
+        return 0.0, 0.0
+    return fmean(*zip(*known, strict=True)), sum(weights)
 
 
 def variance_share(weighted: float | None, total: float | None) -> float | None:

@@ -23,29 +23,31 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     """`inputs` are records of timing, one for each problem in the order of the rows, and ledgers of train banks.
 
     A ledger is that of the problem after which its folder is named. Variants have the same problem in their specs.
-    Records of trainings that may have ended early are inputs, too.
+    Records of trainings that may have ended early are inputs, too. What is not there was not measured.
     """
-    read = {path: json.loads(path.read_text()) for path in inputs}
+    read = {path: json.loads(path.read_text()) for path in inputs if path.exists()}
     trainings = {Cell.parse("/".join(p.parts[-6:-1])): record for p, record in read.items() if p.name == "train.json"}
     records = {path: record for path, record in read.items() if path.name != "train.json"}
     timings = [record for record in records.values() if "cells" in record]
     banks = {path.parent.name: record for path, record in records.items() if "cells" not in record}
     seconds = training_seconds(timings, trainings)
     rows, body = [], []
-    for problem, n in timed_sizes(timings).items():
+    unmeasured = {path.stem: None for path in inputs if path.parent.name == "timing" and path not in read}
+    for problem, n in (timed_sizes(timings) | unmeasured).items():
         times = {method: seconds.get((problem, method)) for method in METHOD_NAMES}
-        labels = bank_cost(banks[problem], n) if problem in banks else {}
-        row = {"problem": problem, "n_train": n} | {f"{m}_seconds": _blank(times[m]) for m in METHOD_NAMES}
+        labels = bank_cost(banks[problem], n) if problem in banks and n else {}
+        row = {"problem": problem, "n_train": _blank(n)} | {f"{m}_seconds": _blank(times[m]) for m in METHOD_NAMES}
         row |= {f"label_{name}": _blank(labels.get(name)) for name in COSTS}
         paid_off = break_even(times["stcl"], times["offline_di"], labels.get("seconds"))
         row["break_even"] = _blank(paid_off)
         rows.append(row)
         theirs = published["wallclock"].get(problem, {}) if published else {}
-        shown = [_seconds(times[m]) + (f" [{theirs[m]}]" if m in theirs else "") for m in METHOD_NAMES]
+        measured = {m: "missing" if n is None else _seconds(times[m]) for m in METHOD_NAMES}
+        shown = [measured[m] + (f" [{theirs[m]}]" if m in theirs else "") for m in METHOD_NAMES]
         body.append(
             [
                 problem_name(problem),
-                str(n),
+                "—" if n is None else str(n),
                 *shown,
                 _seconds(labels.get("seconds")),
                 f"{labels['bytes'] / 1e9:.3g}" if labels else "—",
@@ -57,7 +59,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     header = ["Problem", "N", *METHOD_NAMES.values()]
     header += ["Labels, s", "Labels, GB", "Factorisations", "Solves", "Break-even"]
     devices = sorted({f"{timing['device']}, {timing['threads']} thread(s)" for timing in timings})
-    caption = CAPTION + f" Measured on {'; '.join(devices)}."
+    caption = CAPTION + (f" Measured on {'; '.join(devices)}." if devices else " Nothing has been measured.")
     caption += " In brackets the published seconds, of another machine." if published else ""
     caption += early_note(list(trainings.values()), published is not None)
     return Table(caption, rows, header, body)
@@ -84,7 +86,8 @@ COSTS = ("seconds", "bytes", "factorisations", "solves")
 def bank_cost(ledger: dict[str, Any], n_train: int) -> dict[str, float]:
     """The share of a bank's cost that its first `n_train` samples have."""
     share = n_train / ledger["spec"]["samples"]
-    return {name: share * ledger.get(name, 0) for name in COSTS}
+    known = [name for name in COSTS if name != "seconds" or name in ledger]  # a record has no seconds
+    return {name: share * ledger.get(name, 0) for name in known}
 
 
 def break_even(stcl: float | None, offline_di: float | None, labels: float | None) -> float | None:

@@ -1,0 +1,56 @@
+"""γ with averages that a checkpoint keeps."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stcl.losses.settings import Weighting
+from stcl.losses.weighting import RatioWeight
+
+
+class KeptWeight(nn.Module):
+    """γ of RatioWeight, with its moving averages as buffers: a module above has them in its state_dict.
+
+    The averages move in training alone. In eval mode and under torch.no_grad γ is what they give as they are; where
+    there are none yet, it is what the current losses give.
+    """
+
+    averages: Tensor  # moving averages of L_data and L_deriv
+    started: Tensor  # whether there are any
+
+    def __init__(self, lam: float, settings: Weighting) -> None:
+        super().__init__()
+        self.lam, self.settings = lam, settings
+        self._moving = RatioWeight(lam, settings, torch.device("cpu"))
+        self.register_buffer("averages", self._moving.averages)
+        self.register_buffer("started", torch.tensor(False))
+
+    def forward(self, data: Tensor, derivative: Tensor) -> Tensor:
+        """γ for this update, without gradient."""
+        if self.averages.device != data.device:
+            self.to(data.device)
+        if self.averages is not self._moving.averages:  # it was moved to another device, or loaded
+            self._moving = self._weight(self.settings)
+        if not (self.training and torch.is_grad_enabled()):
+            return self._weight(self.settings.model_copy(update={"update": self._still}))(data, derivative)
+        if not self._moving.started:
+            self.started.fill_(True)
+        gamma = self._moving(data, derivative)
+        self.averages = self._moving.averages
+        return gamma
+
+    @property
+    def _still(self) -> str:
+        """With the update after γ, averages that are thrown away do not enter it."""
+        return "after" if self._moving.started else "before"
+
+    def _weight(self, settings: Weighting) -> RatioWeight:
+        weight = RatioWeight(self.lam, settings, self.averages.device)
+        weight.load_state_dict({"averages": self.averages, "started": self._moving.started})
+        return weight
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Whether there are averages is asked at every update, so the host knows it, too."""
+        super()._load_from_state_dict(*args, **kwargs)
+        self._moving.started = bool(self.started)
