@@ -13,6 +13,7 @@ from stcl.losses.settings import (
     Krylov,
     KrylovTarget,
     LerayOseen,
+    March,
     MetricSettings,
     NormalizedResidual,
     PreconditionedResidual,
@@ -40,6 +41,7 @@ SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators t
     "space_time": ("parabolic",),
     "stokes": ("saddle",),
     "direct": ("spd", "indefinite", "parabolic"),  # the matrix of a saddle problem is singular
+    "march": ("parabolic",),
 }
 
 
@@ -221,6 +223,8 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
     elif isinstance(form, SolvedTarget):
         if isinstance(form.solver, Direct) and form.state != "label":
             yield f"solver direct keeps what belongs to labels, a {form.state} never comes again; use state label"
+        if isinstance(form.solver, March) and form.warm_start:
+            yield "solver march starts from the first frame and solves exactly; leave warm_start out"
         yield from _solver_refusals(form.solver, equation)
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
@@ -266,3 +270,5 @@ def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iter
         yield from _solver_refusals(solver.otherwise, equation)
     elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
+    elif isinstance(solver, March) and equation.march is None:
+        yield "solver march needs steps that the problem has written down as `march`; use space_time"

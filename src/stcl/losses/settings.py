@@ -175,7 +175,13 @@ class Stokes(Settings):
     )
 
 
-StepwiseSettings = Annotated[Krylov | SpaceTime | Stokes, Field(discriminator="name")]
+class March(Settings):
+    """One sweep through the frames with steps that the problem has written down, for problems in time."""
+
+    name: Literal["march"] = Field("march", description="the name by which the configuration asks for this solver")
+
+
+StepwiseSettings = Annotated[Krylov | SpaceTime | Stokes | March, Field(discriminator="name")]
 
 
 class Direct(Settings):
@@ -191,7 +197,7 @@ class Direct(Settings):
     )
 
 
-SolverSettings = Annotated[Krylov | SpaceTime | Stokes | Direct, Field(discriminator="name")]
+SolverSettings = Annotated[Krylov | SpaceTime | Stokes | March | Direct, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):
