@@ -13,6 +13,7 @@ from stcl.losses.settings import (
     Krylov,
     KrylovTarget,
     LerayOseen,
+    March,
     MetricSettings,
     NormalizedResidual,
     PreconditionedResidual,
@@ -20,8 +21,10 @@ from stcl.losses.settings import (
     ShiftedLaplacian,
     SolvedTarget,
     SolverSettings,
+    Stcl,
     metric_of,
 )
+from stcl.problems.base import Problem
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
 
 ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
@@ -38,6 +41,7 @@ SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators t
     "space_time": ("parabolic",),
     "stokes": ("saddle",),
     "direct": ("spd", "indefinite", "parabolic"),  # the matrix of a saddle problem is singular
+    "march": ("parabolic",),
 }
 
 
@@ -219,6 +223,8 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
     elif isinstance(form, SolvedTarget):
         if isinstance(form.solver, Direct) and form.state != "label":
             yield f"solver direct keeps what belongs to labels, a {form.state} never comes again; use state label"
+        if isinstance(form.solver, March) and form.warm_start:
+            yield "solver march starts from the first frame and solves exactly; leave warm_start out"
         yield from _solver_refusals(form.solver, equation)
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
@@ -226,6 +232,32 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         yield f"leray_oseen weighs the blocks of a saddle residual, this one is {kind}; use another metric"
     elif kind == "parabolic" and metric is not None:
         yield f"{metric.name} acts in space alone, a parabolic residual lives in space-time; use residual"
+
+
+def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
+    """Why these settings cannot use inputs without labels, each after the key that is in the way."""
+    form = settings.settled_form
+    if settings.inputs == "labelled":
+        for key in ("pool", "unlabelled_batch", "value"):
+            if getattr(settings, key) not in (None, "none"):
+                yield f"{key}: it is for inputs without labels; set inputs to unlabelled or both, or leave {key} out"
+        return
+    if type(problem).input is Problem.input:
+        yield f"inputs: {settings.inputs} needs inputs of the prior from normals; give the problem `input(noise)`"
+    if getattr(form, "state", None) == "label":
+        yield (
+            f"form.state: {form.name} linearises at the label, which inputs: {settings.inputs} do not have; use "
+            f"prediction, or solved_target with corrected"
+        )
+    if isinstance(form, KrylovTarget | SolvedTarget):
+        return
+    if settings.value == "corrected":
+        yield f"value: corrected needs a form with a solver, {form.name} has none; use solved_target, or residual"
+    if problem.resonant:
+        yield (
+            f"form: {form.name} has no solver, by which near-resonant inputs could be recognised and left out; use "
+            f"solved_target"
+        )
 
 
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
@@ -238,3 +270,5 @@ def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iter
         yield from _solver_refusals(solver.otherwise, equation)
     elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
+    elif isinstance(solver, March) and equation.march is None:
+        yield "solver march needs steps that the problem has written down as `march`; use space_time"

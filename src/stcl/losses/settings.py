@@ -175,7 +175,13 @@ class Stokes(Settings):
     )
 
 
-StepwiseSettings = Annotated[Krylov | SpaceTime | Stokes, Field(discriminator="name")]
+class March(Settings):
+    """One sweep through the frames with steps that the problem has written down, for problems in time."""
+
+    name: Literal["march"] = Field("march", description="the name by which the configuration asks for this solver")
+
+
+StepwiseSettings = Annotated[Krylov | SpaceTime | Stokes | March, Field(discriminator="name")]
 
 
 class Direct(Settings):
@@ -191,7 +197,7 @@ class Direct(Settings):
     )
 
 
-SolverSettings = Annotated[Krylov | SpaceTime | Stokes | Direct, Field(discriminator="name")]
+SolverSettings = Annotated[Krylov | SpaceTime | Stokes | March | Direct, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):
@@ -259,6 +265,25 @@ class Stcl(Settings):
     )
     sketch: Sketch = Field(default_factory=Sketch, description="where the directions come from")
     weighting: Weighting = Field(default_factory=Weighting, description="how the derivative loss is weighted")
+    inputs: Literal["labelled", "unlabelled", "both"] = Field(
+        "labelled",
+        description="where tangents are judged: at the training inputs, as published, at inputs from the problem's "
+        "prior that nobody has solved, or at both. The data loss is that of the training inputs in any case",
+    )
+    pool: Positive | None = Field(
+        None,
+        description="number of unlabelled inputs, which updates then take in turn; if left out, every update draws "
+        "new ones",
+    )
+    unlabelled_batch: Positive | None = Field(
+        None, description="number of unlabelled inputs per update; if left out, as many as the batch has samples"
+    )
+    value: Literal["none", "residual", "corrected"] = Field(
+        "none",
+        description="what the prediction at unlabelled inputs is drawn to: `none` judges its tangents alone, "
+        "`residual` adds its residual in the equation with the weight of the derivative loss, `corrected` adds its "
+        "squared distance to itself after one Newton step of the equation, with the weight of the data loss",
+    )
 
     @property
     def settled_form(self) -> FormSettings:
