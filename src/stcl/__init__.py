@@ -15,6 +15,8 @@ _HOMES = {
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
     "stcl.losses.scale": ("Scale",),
     "stcl.runs": ("load_run",),
+    "stcl.problems.base": ("Problem",),
+    "stcl.core.layout": ("Layout",),
     "stcl.losses.variance_share": ("VarianceShare",),
     "stcl.losses.settings": (
         "Weighting",

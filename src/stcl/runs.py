@@ -114,8 +114,15 @@ def load_run(folder: str | Path) -> Run:
         spec = TrainSpec.model_validate(record["spec"])
     except ValidationError as error:
         raise ValueError(f"{path} was written by another version: {error}; run snakemake again") from error
-    problem = problems.load(spec.problem, **spec.options)
+    problem = _problem(folder, spec)
     return Run(folder, spec, problem, _network(folder / "weights.pt", problem, spec), record, _errors(folder, record))
+
+
+def _problem(folder: Path, spec: TrainSpec) -> Problem:
+    """The problem of a cell. The path of a user's file starts from the folder that `results` is in."""
+    if problems.is_file(spec.problem):
+        return problems.load(str(folder.absolute().parents[7] / spec.problem), **spec.options)
+    return problems.load(spec.problem, **spec.options)
 
 
 def _network(path: Path, problem: Problem, spec: TrainSpec) -> Surrogate:

@@ -1,6 +1,7 @@
 """The command stcl: diagnose, predictions of a trained network, and what it says of files that do not fit."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +51,13 @@ def test_the_page_of_a_named_problem(monkeypatch, capsys):
     text = page(monkeypatch, capsys, "helmholtz", "--options", '{"n": 13}')
     assert "Helmholtz: u on x1 (13 nodes) × x2 (13 nodes), 121 unknowns" in text
     assert "solver minres" in text
+
+
+def test_the_page_of_a_problem_in_a_file(monkeypatch, capsys):
+    poisson = Path(__file__).parents[2] / "examples/workflow/poisson.py"
+    text = page(monkeypatch, capsys, str(poisson), "--options", '{"n": 13}')
+    assert "Poisson: u on x1 (13 nodes) × x2 (13 nodes), 121 unknowns" in text
+    assert "form       krylov_target" in text  # as poisson.yaml says
 
 
 @pytest.mark.parametrize(

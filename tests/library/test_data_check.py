@@ -1,6 +1,7 @@
 """The equation is checked against the data: right ones pass in silence, wrong ones are named."""
 
 import math
+import re
 import warnings
 
 import pytest
@@ -225,6 +226,31 @@ def test_the_first_batch_is_checked_too_unless_it_is_not_wanted():
             stcl.TangentConsistency(equation)(model, a, (u - u.mean()) / u.std())
     unchecked = stcl.Equation(problem.residual, a, (u - u.mean()) / u.std(), check=False)
     assert stcl.TangentConsistency(unchecked)(model, a, (u - u.mean()) / u.std()).isfinite()
+
+
+def test_diagnose_says_how_well_the_equation_holds():
+    problem = SCALARS()
+    a, u = problem.data(16)
+    page = str(stcl.diagnose(problem.equation(16)))
+    assert re.search(r"data       F\(u, a\) = 0 holds: .*\n +the responses are \d.*e-08 of \|u\| away", page)
+    wrong = stcl.Equation(lambda u, a: problem.residual(u, -a), a, u, check=False)
+    assert "F(u, a) = 0 is contradicted by the data" in str(stcl.diagnose(wrong))
+
+
+@pytest.mark.parametrize(("sign", "convection"), [(1, 0.0), (-1, 0.0), (1, 5.0)])
+def test_only_symmetric_positive_operators_are_called_spd(sign, convection):
+    def residual(u, a):
+        slope = (u[:, 2:] - u[:, :-2]) * 16
+        return sign * (-bend(u) + convection * slope - a[:, 1:-1])
+
+    u = pad(torch.randn(8, 31, generator=torch.Generator().manual_seed(0)), (1, 1))
+    a = pad(sign * residual(u, torch.zeros(8, 33)), (1, 1))
+    expected = {
+        (1, 0.0): "spd: definite elliptic; symmetric",
+        (-1, 0.0): "definite: elliptic, with −A positive: the equation is written with the other sign; symmetric",
+        (1, 5.0): "definite: elliptic; not symmetric",
+    }
+    assert f"class      {expected[sign, convection]}" in str(stcl.diagnose(stcl.Equation(residual, a, u)))
 
 
 def test_a_check_draws_no_random_numbers():

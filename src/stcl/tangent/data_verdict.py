@@ -61,17 +61,17 @@ def check_data(residual: Residual, layout: Layout, a: Tensor, u: Tensor, advice:
                 "squared? Return the residual itself, with its sign. " + advice
             )
         meant = explanation(residual, layout, a, u, found.distance)
-    said = f"{sentence(found)}. " + (f"Found: {meant}. " if meant else "") + advice
+    said = f"{', '.join(parts(found))}. " + (f"Found: {meant}. " if meant else "") + advice
     if judged == "contradicted" or meant is not None:
         raise EquationError(f"the data contradict residual(u, a) = 0: {said}")
     warnings.warn(f"residual(u, a) = 0 hardly holds at the data: {said}", EquationWarning, stacklevel=3)
 
 
-def sentence(found: Agreement) -> str:
+def parts(found: Agreement) -> list[str]:
     """The measurements in words."""
-    parts = [f"the responses are {found.distance:.2g} of |u| away from solving it"]
+    said = [f"the responses are {found.distance:.2g} of |u| away from solving it"]
     if found.differences is not None:
-        parts.append(f"differences between samples are wrong by {found.differences:.2g} of their size")
+        said.append(f"differences between samples are wrong by {found.differences:.2g} of their size")
     if found.wins is not None:
-        parts.append(f"F(uᵢ, aᵢ) is smaller than F(uⱼ, aᵢ) in {found.wins:.0%} of {found.pairs} mismatched pairs")
-    return ", ".join(parts)
+        said.append(f"F(uᵢ, aᵢ) is smaller than F(uⱼ, aᵢ) in {found.wins:.0%} of {found.pairs} mismatched pairs")
+    return said
