@@ -25,6 +25,7 @@ SAMPLES = 16  # pairs (a, u) that are looked at
 PROBED = 4  # of these, samples at which A is probed and the equation is compared with mismatched pairs
 MODES = 25  # smooth changes of each response
 SINGULAR = 1e-6  # singular values below it, relative to the largest, count as zero: a pressure has a free constant
+TANGENTS = 8  # stored tangents of each sample that are put into the equation
 LEFT = 0.5  # share of a smooth residual that a correction must remove, if its size is to say something
 STEP = 0.01  # of the difference of two responses, by which u is moved to see whether F has a slope there
 
@@ -166,3 +167,35 @@ def _polynomials(nodes: int, count: int, like: Tensor) -> Tensor:
 def _products(one: Tensor, other: Tensor) -> Tensor:
     """All products of functions [k, ...] and [l, m] as [k·l, ..., m]."""
     return (one.unsqueeze(1).unsqueeze(-1) * other.reshape(1, len(other), *[1] * (one.ndim - 1), -1)).flatten(0, 1)
+
+
+def tangent_agreement(residual: Residual, layout: Layout, a: Tensor, u: Tensor, v: Tensor, w: Tensor) -> Agreement:
+    """How well A w + B v = 0 holds for stored tangents w [B, r, *tangent_shape] along v [r, *input_shape].
+
+    Distances are ‖d‖/‖w‖ with d = A⁻¹(A w + B v) among smooth changes, and mismatched pairs are (w_l, v_k). Responses
+    that are not scored have no stored tangent: they come out of d, and only the scored part of it counts.
+    """
+    a, u, v, w = a[:PROBED], u[:PROBED], v[:TANGENTS], w[:PROBED, :TANGENTS]
+    smooth = Smooth(residual, layout, u, a)
+    scored = smooth.unknowns.response < len(layout.scored)
+    own, fits, better, lengths = [], [], [], []
+    for i in range(len(a)):
+        at, state = a[i : i + 1], u[i : i + 1]
+        tangents = w.new_zeros(w.shape[1], len(layout.responses), *layout.grid)
+        tangents[:, : len(layout.scored)] = w[i].reshape(w.shape[1], len(layout.scored), *layout.grid)
+        tangents = tangents.reshape(-1, 1, *layout.response_shape)
+        with ScalarFactors():
+            along = torch.func.vmap(lambda x: torch.func.jvp(lambda y: smooth.equations(y, at), (state,), (x,))[1])
+            driven = torch.func.vmap(lambda x: torch.func.jvp(lambda y: smooth.equations(state, y), (at,), (x,))[1])
+            r = driven(v[:, None])[:, None, 0] + along(tangents)[None, :, 0]  # [k, l, unknowns]
+        d = smooth.correction(state, at)(r.flatten(0, 1))[0].unflatten(0, r.shape[:2])[..., scored]
+        size = d.norm(dim=-1)
+        others = ~torch.eye(len(v), dtype=torch.bool, device=size.device)
+        own.append(size.diagonal())
+        lengths.append(smooth.relative(tangents[:, 0])[:, scored].norm(dim=1))
+        for k in range(len(v)):
+            fits.append(size[k, k] / size[k][others[k]].median())
+            better.append(size[k, k] < size[k][others[k]])
+    distance = float(torch.stack(own).norm() / torch.stack(lengths).norm())
+    wins = float(torch.cat(better).double().mean())
+    return Agreement(distance, distance, float(torch.stack(fits).median()), wins, sum(map(len, better)))
