@@ -20,6 +20,7 @@ from stcl.losses.rule import choose, with_kept_solver
 from stcl.losses.scale import Scale
 from stcl.losses.settings import (
     FormSettings,
+    Krylov,
     KrylovTarget,
     LerayOseen,
     NormalizedResidual,
@@ -27,6 +28,7 @@ from stcl.losses.settings import (
     Residual,
     SolvedTarget,
     Weighting,
+    solvers_of,
 )
 from stcl.losses.solvers.direct import Direct, fingerprints
 from stcl.losses.spaces import Spaces
@@ -104,7 +106,8 @@ class TangentConsistency(nn.Module):
         self.last: Losses | None = None  # the terms of the last update, without gradients
         self.equation: DiscreteEquation | None = None
         self._given = (equation, directions)  # in a tuple, where torch does not take a module for a part of this one
-        self._first = True
+        self._first = True  # whether tangents are still to be checked
+        self.announced = False  # whether a line has said what was chosen
         if not callable(equation):
             self._use(equation)
 
@@ -146,8 +149,9 @@ class TangentConsistency(nn.Module):
             spaces.response_tangents(prediction, w),
             label=state if label is None else label,
         )
-        if self._first:
-            self._first = False
+        self._first = False
+        if not self.announced:
+            self.announced = True
             _say(f"stcl: {self!r}: {'; '.join(self.reasons) or 'as asked for'}")
         return prediction, self._weighted(derivative, _compared(prediction, u, data))
 
@@ -212,7 +216,7 @@ def settle(
         return Residual(), [], None
     if form == "normalized_residual":
         return NormalizedResidual(), [], None
-    if not isinstance(form, str) and (equation.tangent_class is not None or not isinstance(form, KrylovTarget)):
+    if not isinstance(form, str) and (equation.tangent_class is not None or not _needs_class(form)):
         return form, [], equation.tangent_class
     found = probe(equation, conditions=False)
     tangent_class: OperatorClass = equation.tangent_class or found.krylov_class
@@ -234,6 +238,11 @@ def settle(
             )
         return KrylovTarget(metric=found.metric, solver=found.solver), [], tangent_class
     return PreconditionedResidual(metric=found.metric), [], tangent_class
+
+
+def _needs_class(form: FormSettings) -> bool:
+    """Whether the Krylov method of a form must fit the class of A."""
+    return isinstance(form, KrylovTarget) or any(isinstance(solver, Krylov) for solver in solvers_of(form))
 
 
 def _known_inputs(equation: DiscreteEquation) -> Tensor:
