@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
 from stcl.losses.kept_weight import KeptWeight
-from stcl.losses.rule import choose
+from stcl.losses.rule import choose, with_kept_solver
 from stcl.losses.scale import Scale
 from stcl.losses.settings import (
     FormSettings,
@@ -24,8 +25,10 @@ from stcl.losses.settings import (
     NormalizedResidual,
     PreconditionedResidual,
     Residual,
+    SolvedTarget,
     Weighting,
 )
+from stcl.losses.solvers.direct import Direct, fingerprints
 from stcl.losses.spaces import Spaces
 from stcl.probe import probe
 from stcl.tangents import TangentError, value_and_tangents
@@ -42,7 +45,8 @@ class TangentConsistency(nn.Module):
 
     equation    an Equation, a residual function F(u, a), or a problem of this package. A bare function becomes an
                 Equation of the first batch it sees.
-    form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule. A name
+    form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule; if it
+                has few unknowns, its inverse is kept for every label, in up to 1 GiB of memory. A name
                 (residual, normalized_residual, preconditioned_residual or krylov_target) stands for that form, and its
                 metric, if it has one, is fitted to the operator. A form with its settings, such as
                 Residual(detach_state=False), is taken as it is.
@@ -68,7 +72,7 @@ class TangentConsistency(nn.Module):
     >>> data = torch.nn.functional.mse_loss(model(a), u)
     >>> loss = data + tangents(model, a, u)
     >>> tangents
-    TangentConsistency(krylov_target, cg, 5 steps; q = 4, λ = 0.5; u on x (17 nodes))
+    TangentConsistency(solved_target, direct; q = 4, λ = 0.5; u on x (17 nodes))
     >>> round((loss / data).item(), 4)  # at the first update the derivative term counts exactly λ
     1.5
     """
@@ -131,6 +135,9 @@ class TangentConsistency(nn.Module):
         if self._first:
             _check_tangents(model, w)
         state = spaces.responses(prediction, "the model's output")
+        solver = getattr(self.tangent_form, "solver", None)
+        if isinstance(solver, Direct):  # it knows samples by what the user gave, and keeps nothing for a prediction
+            solver.keys_of = lambda *_: None if u is None else fingerprints(u, a)
         derivative = self.tangent_form(
             inputs,
             state,
@@ -178,7 +185,7 @@ class TangentConsistency(nn.Module):
         layout = equation.layout
         given = equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
         self.spaces = Spaces(layout, given, self.scale)
-        known = (lambda: equation.states(8)[0]) if self.scale is None else None  # the model's are not known otherwise
+        known = partial(_known_inputs, equation) if self.scale is None else None  # those of a scaled model are not
         self.directions = BatchDirections(self._given[1], self.q, known)
         self.equation = equation
 
@@ -209,7 +216,9 @@ def settle(
     if not isinstance(form, str):
         return form, [], tangent_class
     if form == "auto":
-        return *choose(found), tangent_class
+        chosen, reasons = choose(found)
+        kept, why = with_kept_solver(found, chosen)
+        return kept, reasons + why, tangent_class
     if found.metric is None:
         raise ValueError(
             f"{form} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "
@@ -222,6 +231,10 @@ def settle(
             )
         return KrylovTarget(metric=found.metric, solver=found.solver), [], tangent_class
     return PreconditionedResidual(metric=found.metric), [], tangent_class
+
+
+def _known_inputs(equation: DiscreteEquation) -> Tensor:
+    return equation.states(8)[0]
 
 
 def _tensors(model: Any, a: Any, u: Any) -> tuple[Tensor, Tensor | None]:
@@ -265,9 +278,11 @@ def _short(form: str | FormSettings) -> str:
     """A form in a few words."""
     if isinstance(form, str):
         return form
-    words = [form.name, getattr(form, "solver", None), getattr(getattr(form, "metric", None), "name", None)]
+    words = [form.name, getattr(getattr(form, "metric", None), "name", None)]
     if isinstance(form, KrylovTarget):
-        words[2] = f"{form.steps} steps"
+        words[1:] = [form.solver, f"{form.steps} steps"]
+    if isinstance(form, SolvedTarget):
+        words[1:] = [form.solver.name]
     return ", ".join(word for word in words if word)
 
 

@@ -208,7 +208,7 @@ def test_a_bare_residual_becomes_an_equation_of_its_first_batch():
     with pytest.raises(ValueError, match="first call needs labels"):
         loss(nn.Linear(17, 17), a)
     loss(nn.Linear(17, 17), a, u)
-    assert (loss.form.name, loss.form.solver) == ("krylov_target", "cg")
+    assert (loss.form.name, loss.form.solver.otherwise.method) == ("solved_target", "cg")
     assert len(loss.equation.unknowns) == 15
 
 

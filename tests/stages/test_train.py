@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from stcl.losses.derivative_informed import DerivativeInformed
 from stcl.runtime import checkpoint, provenance, stores
 from stcl.stages import bank as labels
 from stcl.stages import data, train
@@ -19,6 +20,7 @@ from stcl.study.config import parse
 from stcl.study.plan import Plan
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.train import TrainSpec
+from stcl.tangent import krylov
 
 CPU = torch.device("cpu")
 TINY = {
@@ -29,6 +31,11 @@ TINY = {
     "navier_stokes": {"n": 12},
 }
 METHODS = ("fno", "offline_di", "stcl")
+SOLVED = {
+    "name": "solved_target",
+    "state": "corrected",
+    "solver": {"name": "krylov", "metric": {"name": "inverse_laplacian"}, "steps": 3},
+}
 
 
 def config() -> dict:
@@ -134,8 +141,10 @@ def test_each_method_lowers_its_losses(stored, name):
         ("offline_di", {}),
         ("stcl", {"sketch": {"source": "fresh"}}),
         ("stcl", {"sketch": {"source": "pool", "pool": 7, "shared": True}}),
+        ("stcl", {"form": SOLVED, "inputs": "unlabelled", "value": "corrected"}),
+        ("stcl", {"inputs": "both", "value": "residual", "pool": 7, "unlabelled_batch": 3}),
     ],
-    ids=["fno", "offline_di", "fresh", "pool"],
+    ids=["fno", "offline_di", "fresh", "pool", "unlabelled", "both"],
 )
 def test_a_resumed_training_ends_with_the_same_bits(stored, tmp_path, method, settings):
     spec = spec_of("diffusion", method, settings=settings, training={"schedule": {"patience": 1}})
@@ -193,6 +202,58 @@ def test_the_history_says_how_good_the_targets_were(stored, tmp_path):
     assert "target_residual" not in plain.history[0]
 
 
+@pytest.mark.parametrize("name", sorted(TINY))
+def test_every_problem_learns_at_inputs_without_labels(stored, name):
+    """The residual of its values falls at inputs that it has never seen."""
+    form = {"form": {"name": "krylov_target", "state": "prediction", "metric": {"name": "shifted_laplacian"}}}
+    settings = {"inputs": "both", "value": "residual"} | (form if name == "helmholtz" else {})
+    spec = spec_of(name, "stcl", settings=settings, training={"learning_rate": 3e-3})
+    before, built = trainer(stored, spec), run(trainer(stored, spec), 12)
+    assert all(0 <= row["value"] < np.inf and 0 < row["inputs_kept"] <= 1 for row in built.history)
+    assert all(row["inputs_kept"] == 1 for row in built.history) == (name != "helmholtz")
+    a, v = built.objective.draw(torch.arange(12))[:2]
+    after, start = (built.objective.term(t.surrogate, a, v) for t in (built, before))
+    assert after.value < 0.9 * start.value
+
+
+def test_the_ledger_counts_what_was_solved(stored, tmp_path, monkeypatch):
+    """Against the products and right-hand sides that are counted as they are made."""
+    settings = {"form": SOLVED, "inputs": "both", "value": "corrected", "unlabelled_batch": 3, "q": 2}
+    spec = spec_of("diffusion", "stcl", settings=settings, training={"batch": 5, "epochs": 2})
+    made = {"solves": 0, "products": 0}
+    solve = krylov.SOLVERS["gmres"]
+
+    def counted(operator, g, *arguments, **options):
+        pairs = g.shape[0] * g.shape[1]
+        made["solves"] += pairs
+
+        def product(x):
+            made["products"] += pairs
+            return operator(x)
+
+        return solve(product, g, *arguments, **options)
+
+    monkeypatch.setitem(krylov.SOLVERS, "gmres", counted)
+    out = tmp_path / "run/train.json"
+    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    ledger = json.loads(out.read_text())["ledger"]
+    assert ledger["unlabelled_inputs"] == 2 * 3 * 3  # two epochs of three updates
+    assert ledger["targets"] == 2 * (2 * 12 + 2 * 3 * 3)
+    assert ledger["targets"] + ledger["corrections"] == made["solves"]
+    assert ledger["products"] == made["products"]
+    assert ledger["steps"] == 3 * made["solves"]
+    assert trainer(stored, spec_of("burgers", "stcl")).ledger() == {}
+
+
+def test_the_defaults_are_the_published_loss(stored):
+    """The keys for unlabelled inputs change nothing unless they are used: the same objective, the same streams."""
+    plain = spec_of("diffusion", "stcl")
+    keys = ("inputs", "pool", "unlabelled_batch", "value")
+    bare = plain.model_copy(update={"settings": {k: v for k, v in plain.settings.items() if k not in keys}})
+    assert same(run(trainer(stored, plain), 2), run(trainer(stored, bare), 2))
+    assert type(trainer(stored, plain).objective) is DerivativeInformed
+
+
 @pytest.mark.parametrize("init", ["normal", "uniform"])
 @pytest.mark.parametrize("name", sorted(TINY))
 def test_directions_are_independent_of_the_initial_weights(stored, name, init):
@@ -220,7 +281,9 @@ def test_directions_are_independent_of_the_initial_weights(stored, name, init):
 
 def test_the_streams_of_a_cell_are_different_numbers(stored):
     built = trainer(stored, spec_of("burgers", "stcl")), trainer(stored, spec_of("burgers", "offline_di"))
+    unlabelled = trainer(stored, spec_of("burgers", "stcl", settings={"inputs": "unlabelled"}))
     generators = [built[0].batches, built[0].objective.term.directions.generator, built[1].objective.term.generator]
+    generators += [unlabelled.objective.inputs.generator]
     numbers = [torch.rand(64, generator=generator.clone_state()) for generator in generators]
     assert not any(torch.equal(x, y) for i, x in enumerate(numbers) for y in numbers[:i])
     assert torch.equal(*(torch.rand(64, generator=one.batches.clone_state()) for one in built))  # batches are shared
@@ -361,6 +424,15 @@ def test_a_cell_with_a_solved_target_depends_on_its_solver_and_the_solvers_metri
     assert {f"stcl.losses.{m}" for m in ("forms.solved_target", "solvers.krylov", "metrics.inverse_laplacian")} <= set(
         modules.of_train(plan, cell)
     )
+
+
+def test_only_cells_with_unlabelled_inputs_depend_on_their_code():
+    changed = config()
+    changed["problems"]["burgers"]["methods"]["stcl"]["inputs"] = "both"
+    plan = Plan(parse(changed))
+    cells = [c for name in ("burgers", "diffusion") for c in plan.final_cells([plan.blocks[name]])]
+    own = {(c.block, c.method) for c in cells if "stcl.losses.beyond_labels" in modules.of_train(plan, c)}
+    assert own == {("burgers", "stcl")}
 
 
 # Reduced sizes at which a derivative term pays within a minute of one core.

@@ -127,10 +127,22 @@ class Measured(Protocol):
 class TangentForm(Protocol):
     """How a tangent residual becomes a loss, averaged over samples and directions.
 
-    A form that solves for its target has the attribute `solver`, a TangentSolver.
-
     A form is called with inputs a [B, ...], predictions u = u_θ(a) [B, ...], directions v [B, q, ...] or, shared by the
     batch, [q, ...], tangents w = DS_θ(a)[v] [B, q, ...], and the training responses `label` [B, ...].
     """
 
     def __call__(self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor") -> "Tensor": ...
+
+
+@runtime_checkable
+class TargetForm(Protocol):
+    """A form that solves for its target.
+
+    With state `label` it linearises at `label`, whatever stands there. Only samples that are `kept` [B] count.
+    """
+
+    solver: TangentSolver
+
+    def __call__(
+        self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor", kept: "Tensor | None" = None
+    ) -> "Tensor": ...

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solver, TangentClass
 from stcl.losses.settings import (
+    Direct,
     FittedLaplacian,
     FormSettings,
     InverseLaplacian,
     JacobianPenalty,
+    Krylov,
     KrylovTarget,
     LerayOseen,
     MetricSettings,
@@ -18,8 +20,10 @@ from stcl.losses.settings import (
     ShiftedLaplacian,
     SolvedTarget,
     SolverSettings,
+    Stcl,
     metric_of,
 )
+from stcl.problems.base import Problem
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
 
 ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
@@ -27,7 +31,15 @@ DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the 
 RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
 WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
 INITIAL = 2  # largest number of frames that an initial condition enters
+DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon: benchmarks/kept_solvers.py
+EXACT = 1e-6  # largest ‖g − A x‖/‖g‖ of a direct solve of an operator that is not singular
 STEPS = (5, 10, 20)  # numbers of steps of the target's solver that are tried; the first is the paper's
+
+SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators that a solver of targets is for
+    "krylov": ("spd", "indefinite"),
+    "space_time": ("parabolic",),
+    "stokes": ("saddle",),
+}
 
 
 def form_for(kind: OperatorClass | None, metric: MetricSettings | None, driven: bool) -> FormSettings:
@@ -92,6 +104,7 @@ class Findings:
     condition_joint_is_bound: bool = False  # that κ(AᵀA) is only known to be at least that
     solver: Solver | None = None  # the Krylov method that fits an elliptic A
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver and the median of ‖ŵ − w‖/‖w‖ after them
+    direct_residual: float | None = None  # largest ‖g − A x‖/‖g‖ of a direct solve, where A was assembled
 
     @property
     def symmetric(self) -> bool:
@@ -144,6 +157,23 @@ def choose(found: Findings) -> tuple[FormSettings, list[str]]:
     return form, reasons
 
 
+def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings, list[str]]:
+    """The form for training with labels, and why: where A is small, a target that a direct solver finds is matched.
+
+    At the label A is the same at every update, so the solver keeps its inverse. It needs no metric, no symmetry and no
+    class, which also serves operators that no Krylov method here fits.
+    """
+    small = found.unknowns <= DIRECT and found.direct_residual is not None and found.direct_residual <= EXACT
+    if not small or found.saddle:
+        return form, []
+    otherwise = None
+    if isinstance(found.metric, FittedLaplacian):
+        steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
+        otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
+    reason = f"A has {found.unknowns} unknowns, few enough to keep its inverse for every label: targets are exact"
+    return SolvedTarget(solver=Direct(otherwise=otherwise)), [reason]
+
+
 def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
     known = found.condition_metric is not None and found.condition_raw is not None
     raw = f"{'at least ' if found.condition_raw_is_bound else ''}{found.condition_raw or 0:.1e}"
@@ -188,6 +218,8 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         elif refusal := solver_refusal(form.solver, kind):
             yield refusal
     elif isinstance(form, SolvedTarget):
+        if isinstance(form.solver, Direct) and form.state != "label":
+            yield f"solver direct keeps what belongs to labels, a {form.state} never comes again; use state label"
         yield from _solver_refusals(form.solver, equation)
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
@@ -197,10 +229,44 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         yield f"{metric.name} acts in space alone, a parabolic residual lives in space-time; use residual"
 
 
+def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
+    """Why these settings cannot use inputs without labels, each after the key that is in the way."""
+    form = settings.settled_form
+    if settings.inputs == "labelled":
+        for key in ("pool", "unlabelled_batch", "value"):
+            if getattr(settings, key) not in (None, "none"):
+                yield f"{key}: it is for inputs without labels; set inputs to unlabelled or both, or leave {key} out"
+        return
+    if type(problem).input is Problem.input:
+        yield f"inputs: {settings.inputs} needs inputs of the prior from normals; give the problem `input(noise)`"
+    if getattr(form, "state", None) == "label":
+        yield (
+            f"form.state: {form.name} linearises at the label, which inputs: {settings.inputs} do not have; use "
+            f"prediction, or solved_target with corrected"
+        )
+    if isinstance(form, KrylovTarget | SolvedTarget):
+        return
+    if settings.value == "corrected":
+        yield f"value: corrected needs a form with a solver, {form.name} has none; use solved_target, or residual"
+    if problem.resonant:
+        yield (
+            f"form: {form.name} has no solver, by which near-resonant inputs could be recognised and left out; use "
+            f"solved_target"
+        )
+
+
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why a solver of a target cannot work for this class."""
     kind = equation.tangent_class
-    if kind not in ("spd", "indefinite"):
-        yield f"solver krylov needs an elliptic tangent operator, this one is {kind}"
-    elif refusal := solver_refusal(solver.method, kind):
+    if isinstance(solver, Direct):
+        if kind == "saddle":
+            yield "solver direct needs an operator that can be inverted, and a pressure is known up to a constant only"
+        elif solver.otherwise is not None:
+            yield from _solver_refusals(solver.otherwise, equation)
+        return
+    needed = SOLVED_BY[solver.name]
+    if kind not in needed:
+        others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
+        yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
+    elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal

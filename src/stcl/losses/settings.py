@@ -152,7 +152,43 @@ class Krylov(Settings):
     method: Solver | None = Field(None, description="Krylov method; if left out, the one that fits the operator")
 
 
-SolverSettings = Krylov
+class Direct(Settings):
+    """The inverse of A for each training sample, made once and kept in memory, for operators with few unknowns."""
+
+    name: Literal["direct"] = Field("direct", description="the name by which the configuration asks for this solver")
+    limit: Positive = Field(
+        2**30,
+        description="bytes that may be kept, unknowns² numbers a sample; nothing is thrown out when they are full",
+    )
+    otherwise: Krylov | None = Field(
+        None, description="what solves for samples that are not kept; if left out, they are inverted at every update"
+    )
+
+
+class SpaceTime(Settings):
+    """A few GMRES steps in space and time, for problems in time with one response.
+
+    The preconditioner has the residual's own differences in time and is diagonal in a transform in space. It is fitted
+    to the operator before training.
+    """
+
+    name: Literal["space_time"] = Field(
+        "space_time", description="the name by which the configuration asks for this solver"
+    )
+    steps: Positive = Field(12, description="number of steps")
+
+
+class Stokes(Settings):
+    """A few GMRES steps with a Stokes preconditioner, for two velocities and a pressure between walls."""
+
+    name: Literal["stokes"] = Field("stokes", description="the name by which the configuration asks for this solver")
+    steps: Positive = Field(14, description="number of steps")
+    viscosity: PositiveFloat | None = Field(
+        None, description="viscosity µ of the preconditioner; if left out, it is the problem's mu"
+    )
+
+
+SolverSettings = Annotated[Krylov | Direct | SpaceTime | Stokes, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):
@@ -213,6 +249,25 @@ class Stcl(Settings):
     )
     sketch: Sketch = Field(default_factory=Sketch, description="where the directions come from")
     weighting: Weighting = Field(default_factory=Weighting, description="how the derivative loss is weighted")
+    inputs: Literal["labelled", "unlabelled", "both"] = Field(
+        "labelled",
+        description="where tangents are judged: at the training inputs, as published, at inputs from the problem's "
+        "prior that nobody has solved, or at both. The data loss is that of the training inputs in any case",
+    )
+    pool: Positive | None = Field(
+        None,
+        description="number of unlabelled inputs, which updates then take in turn; if left out, every update draws "
+        "new ones",
+    )
+    unlabelled_batch: Positive | None = Field(
+        None, description="number of unlabelled inputs per update; if left out, as many as the batch has samples"
+    )
+    value: Literal["none", "residual", "corrected"] = Field(
+        "none",
+        description="what the prediction at unlabelled inputs is drawn to: `none` judges its tangents alone, "
+        "`residual` adds its residual in the equation with the weight of the derivative loss, `corrected` adds its "
+        "squared distance to itself after one Newton step of the equation, with the weight of the data loss",
+    )
 
     @property
     def settled_form(self) -> FormSettings:

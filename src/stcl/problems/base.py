@@ -35,6 +35,9 @@ class Problem(ABC):
 
     tangent_class: ClassVar[TangentClass]  # the decision rule picks the form of the loss from it
     tangent_tolerance: ClassVar[float] = 1e-4  # no label with a larger `tangent_defect` is stored
+    # Whether `accept` leaves out responses with a large norm, as those near a resonance have. Training then leaves such
+    # inputs out, too, where it draws inputs itself.
+    resonant: ClassVar[bool] = False
     difference_step: ClassVar[float] = 1e-4  # step of the difference in `tangent_defect`, relative to the input
 
     counts: Counter = field(default_factory=Counter, init=False, repr=False, compare=False)

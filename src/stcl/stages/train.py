@@ -103,6 +103,7 @@ def train_cell(
         "val_relative": best["val_relative"],
         "monitored": trainer.best,
         "seconds": trainer.seconds,
+        "ledger": trainer.ledger(),
         "parameters": sum(p.numel() for p in trainer.surrogate.parameters()),
         "device": devices.name(device),
         "threads": torch.get_num_threads(),
@@ -142,6 +143,7 @@ def build_trainer(
         seed=spec.seed,
         device=device,
         bank=bank,
+        responses=train_pairs[1],
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
     seed = stream_seed(spec.seed, "batches")

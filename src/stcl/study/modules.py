@@ -46,6 +46,8 @@ def _of_cell(plan: Plan, cell: Cell) -> Iterator[str]:
     yield f"stcl.stages.methods.{cell.method}"
     if cell.method == "stcl":
         yield from _form(block.settings)
+        if block.settings.stcl.inputs != "labelled":
+            yield "stcl.losses.beyond_labels"
 
 
 def _form(settings: ProblemSettings) -> Iterator[str]:
