@@ -96,9 +96,9 @@ class Run:
 def load_run(folder: str | Path) -> Run:
     """The trained cell in results/<preset>/runs/<problem>/N<size>/<method>/lam<λ>/seed<seed>.
 
-    run = stcl.load_run("results/quick/runs/diffusion/N64/stcl/lam1/seed0")
-    a, u = run.pairs("test")
-    u_network, w = run.network.value_and_tangents(a, v)
+        run = stcl.load_run("results/quick/runs/diffusion/N128/stcl/lam0.25/seed0")
+        (a, u), (v, w) = run.pairs("test"), run.bank("test")
+        u_network, w_network = run.network.value_and_tangents(a, v)
 
     What is missing, or does not fit together, is refused with the name of the file.
     """
@@ -115,7 +115,8 @@ def load_run(folder: str | Path) -> Run:
     except ValidationError as error:
         raise ValueError(f"{path} was written by another version: {error}; run snakemake again") from error
     problem = _problem(folder, spec)
-    return Run(folder, spec, problem, _network(folder / "weights.pt", problem, spec), record, _errors(folder, record))
+    network = _network(folder / "weights.pt", problem, spec, record.get("weights"))  # older records have no hash
+    return Run(folder, spec, problem, network, record, _errors(folder, record))
 
 
 def _problem(folder: Path, spec: TrainSpec) -> Problem:
@@ -125,13 +126,15 @@ def _problem(folder: Path, spec: TrainSpec) -> Problem:
     return problems.load(spec.problem, **spec.options)
 
 
-def _network(path: Path, problem: Problem, spec: TrainSpec) -> Surrogate:
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the initial weights, which are replaced, take nothing from the user's draws
+def _network(path: Path, problem: Problem, spec: TrainSpec, expected: str | None) -> Surrogate:
+    # The initial weights, which are replaced, take nothing from the random numbers of the user.
+    with torch.random.fork_rng(devices=[]):
         network = build_surrogate(problem.layout, spec.network)
+    weights = checkpoint.load(path)
+    if expected is not None and checkpoint.digest(weights) != expected:
+        raise ValueError(f"{path} is not what train.json describes: its hash differs; run snakemake again")
     try:
-        network.load_state_dict(checkpoint.load(path))
+        network.load_state_dict(weights)
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit the network that train.json describes: {error}") from error
     return network.eval()
