@@ -42,6 +42,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 highlight_language = "none"
 smartquotes = False
+autodoc_inherit_docstrings = False  # what torch says of its modules is not about these
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True

@@ -32,14 +32,22 @@ _MEASURED_ON = {("data", "test"): "data", ("banks", "test"): "bank"}
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A trained cell. `pairs` and `bank` read its data when they are called, and check what they read."""
+    """A trained cell. `pairs` and `bank` read its data when they are called, and check what they read.
 
-    folder: Path  # results/<preset>/runs/<cell>
-    spec: TrainSpec  # problem, N, method, λ, seed, network, training
+    folder   results/<preset>/runs/<cell>
+    spec     what was trained: problem, N (n_train), method, λ (lam), seed, network, training
+    problem  the problem, with its layout, reference solver and residual
+    network  with the weights of the best epoch, on the CPU; network(a) is u, and it has value_and_tangents(a, v)
+    record   train.json: epochs, validation error, seconds, content of the data
+    errors   errors.json: both errors on the test split; None where they have not been measured
+    """
+
+    folder: Path
+    spec: TrainSpec
     problem: Problem
-    network: Surrogate  # with the weights of the best epoch, on the CPU; it has value_and_tangents(a, v)
-    record: dict[str, Any] = field(repr=False)  # train.json: epochs, validation error, seconds, content of the data, …
-    errors: dict[str, Any] | None = field(repr=False)  # errors.json; None where the cell has not been evaluated
+    network: Surrogate
+    record: dict[str, Any] = field(repr=False)
+    errors: dict[str, Any] | None = field(repr=False)
 
     def pairs(self, split: Split) -> tuple[Tensor, Tensor]:
         """Inputs a [samples, *input_shape] and responses u [samples, *response_shape] of a split.
