@@ -123,7 +123,7 @@ def load_run(folder: str | Path) -> Run:
     except ValidationError as error:
         raise ValueError(f"{path} was written by another version: {error}; run snakemake again") from error
     problem = _problem(folder, spec)
-    network = _network(folder / "weights.pt", problem, spec, record.get("weights"))  # older records have no hash
+    network = _network(folder / "weights.pt", problem, spec, record)
     return Run(folder, spec, problem, network, record, _errors(folder, record))
 
 
@@ -134,15 +134,12 @@ def _problem(folder: Path, spec: TrainSpec) -> Problem:
     return problems.load(spec.problem, **spec.options)
 
 
-def _network(path: Path, problem: Problem, spec: TrainSpec, expected: str | None) -> Surrogate:
+def _network(path: Path, problem: Problem, spec: TrainSpec, record: dict[str, Any]) -> Surrogate:
     # The initial weights, which are replaced, take nothing from the random numbers of the user.
     with torch.random.fork_rng(devices=[]):
         network = build_surrogate(problem.layout, spec.network)
-    weights = checkpoint.load(path)
-    if expected is not None and checkpoint.digest(weights) != expected:
-        raise ValueError(f"{path} is not what train.json describes: its hash differs; run snakemake again")
     try:
-        network.load_state_dict(weights)
+        network.load_state_dict(checkpoint.load_weights(path, record))
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit the network that train.json describes: {error}") from error
     return network.eval()
