@@ -9,7 +9,7 @@ from typing import Any
 
 _HOMES = {
     "stcl.equation": ("Equation",),
-    "stcl.core.errors": ("EquationError",),
+    "stcl.core.errors": ("EquationError", "EquationWarning"),
     "stcl.consistency": ("TangentConsistency",),
     "stcl.diagnosis": ("diagnose",),
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),

@@ -5,6 +5,7 @@ They are apart from `__init__.py`, which is then one short table.
 
 from stcl.consistency import TangentConsistency as TangentConsistency
 from stcl.core.errors import EquationError as EquationError
+from stcl.core.errors import EquationWarning as EquationWarning
 from stcl.core.layout import Layout as Layout
 from stcl.core.version import __version__ as __version__
 from stcl.diagnosis import diagnose as diagnose

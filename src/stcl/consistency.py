@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stcl.core.infer_layout import without_ones
 from stcl.core.interfaces import DiscreteEquation, OperatorClass
-from stcl.equation import Equation
+from stcl.equation import Equation, check_batch
 from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
@@ -67,7 +67,8 @@ class TangentConsistency(nn.Module):
     ...     return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 256 + u[:, 1:-1] ** 3 - a[:, 1:-1]
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Sequential(torch.nn.Linear(17, 32), torch.nn.Tanh(), torch.nn.Linear(32, 17))
-    >>> a, u = torch.randn(8, 17), torch.nn.functional.pad(torch.randn(8, 15), (1, 1))
+    >>> u = torch.nn.functional.pad(torch.randn(8, 15), (1, 1))
+    >>> a = torch.nn.functional.pad(residual(u, torch.zeros(8, 17)), (1, 1))  # whose solution is u
     >>> tangents = stcl.TangentConsistency(residual, lam=0.5)
     >>> data = torch.nn.functional.mse_loss(model(a), u)
     >>> loss = data + tangents(model, a, u)
@@ -176,6 +177,8 @@ class TangentConsistency(nn.Module):
             if scale is not None:
                 a, u = scale.inputs(a), scale.responses(u)
             self._use(Equation(residual, a, u))  # type: ignore[arg-type]  # what is no equation is a function
+        elif self._first and u is not None:
+            check_batch(self.equation, self.spaces.inputs(a), self.spaces.responses(u, "labels u"))
         return self.spaces
 
     def _use(self, equation: DiscreteEquation) -> None:

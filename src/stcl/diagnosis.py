@@ -15,6 +15,8 @@ from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose
 from stcl.losses.settings import FittedLaplacian, FormSettings, KrylovTarget
 from stcl.probe import operators_of, probe
+from stcl.tangent.data_check import SAMPLES, Agreement, agreement
+from stcl.tangent.data_verdict import parts, verdict
 from stcl.tangent.spectrum import ritz_values
 from stcl.tangent.structure import block_signs
 
@@ -24,6 +26,12 @@ CLASSES = {
     "parabolic": "evolution in time",
     "saddle": "velocities with a multiplier",
     "advective": "steady, without a Laplacian",
+}
+VERDICTS = {
+    "holds": "holds",
+    "doubtful": "is doubtful",
+    "contradicted": "is contradicted by the data",
+    "without slope": "has no slope in u; is the residual squared?",
 }
 BATCH, Q = 8, 4  # samples and directions of the update whose cost is measured
 STARTS = 4  # random vectors whose Lanczos steps make the picture of the spectrum
@@ -42,17 +50,30 @@ class Diagnosis:
     spectrum: list[tuple[float, float]]  # eigenvalues of (A + Aᵀ)/2, or stand-ins for them, and the share of each
     milliseconds: float  # time of the form and its gradient in one update
     extra_products: str
+    agreement: Agreement  # how well the equation holds at its states
+
+    @property
+    def kind(self) -> str:
+        """The class of A in words. Only what is symmetric and positive is called spd."""
+        kind = self.findings.tangent_class
+        if kind != "spd":
+            return f"{kind}: {CLASSES[kind]}"
+        if max(value for value, _ in self.spectrum) < 0:
+            return "definite: elliptic, with −A positive: the equation is written with the other sign"
+        return f"spd: {CLASSES[kind]}" if self.findings.symmetric else "definite: elliptic"
 
     def __str__(self) -> str:
         found = self.findings
-        kind = found.tangent_class
         symmetry = "symmetric" if found.symmetric else f"not symmetric, ‖A − Aᵀ‖/‖A‖ = {found.symmetry_defect:.1e}"
         held = "" if found.condition_joint is None else ", in the scored responses; the others are held"
         raw = _bound(found.condition_raw, found.condition_raw_is_bound)
         lines = [
             self.title,
             "",
-            f"class      {kind}: {CLASSES[kind]}; {symmetry}",
+            f"data       F(u, a) = 0 {VERDICTS[verdict(self.agreement)]}: at the states",
+            *(f"           {part}" for part in parts(self.agreement)),
+            "",
+            f"class      {self.kind}; {symmetry}",
             "",
             "spectrum of (A + Aᵀ)/2: share of the eigenvalues",
             *histogram(self.spectrum),
@@ -84,7 +105,8 @@ def diagnose(equation: DiscreteEquation) -> Diagnosis:
     >>> import torch, stcl
     >>> def residual(u, a):  # u'' + 30² u = a on 33 nodes, u = 0 at both ends
     ...     return (u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 1024 + 900 * u[:, 1:-1] - a[:, 1:-1]
-    >>> a, u = torch.randn(4, 33), torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
+    >>> u = torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
+    >>> a = torch.nn.functional.pad(residual(u, torch.zeros(4, 33)), (1, 1))  # whose solution is u
     >>> page = stcl.diagnose(stcl.Equation(residual, a, u))
     >>> page.findings.tangent_class, page.form.solver
     ('indefinite', 'minres')
@@ -102,7 +124,13 @@ def diagnose(equation: DiscreteEquation) -> Diagnosis:
         spectrum=_spectrum(equation),
         milliseconds=_milliseconds(equation, form, equation.tangent_class or findings.krylov_class),
         extra_products=_extra_products(form, len(layout.grid)),
+        agreement=_agreement(equation),
     )
+
+
+def _agreement(equation: DiscreteEquation) -> Agreement:
+    a, u = equation.states(SAMPLES)
+    return agreement(equation.residual, layout=equation.layout, a=a, u=u)
 
 
 def _spectrum(equation: DiscreteEquation) -> list[tuple[float, float]]:
