@@ -46,7 +46,7 @@ _HOMES = {
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
     "stcl.losses.scale": ("Scale",),
     "stcl.operators.fno": ("FNO",),
-    "stcl.runs": ("load_run",),
+    "stcl.runs": ("load_run", "Run"),
     "stcl.problems.base": ("Problem",),
     "stcl.core.layout": ("Layout",),
     "stcl.losses.variance_share": ("VarianceShare",),

@@ -28,6 +28,7 @@ from stcl.losses.settings import Weighting as Weighting
 from stcl.losses.variance_share import VarianceShare as VarianceShare
 from stcl.operators.fno import FNO as FNO
 from stcl.problems.base import Problem as Problem
+from stcl.runs import Run as Run
 from stcl.runs import load_run as load_run
 from stcl.tangents import ReverseTangents as ReverseTangents
 from stcl.tangents import TangentError as TangentError
