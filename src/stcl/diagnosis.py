@@ -12,7 +12,7 @@ from torch import Tensor
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm
 from stcl.losses import forms
 from stcl.losses.directions import combinations
-from stcl.losses.rule import Findings, choose
+from stcl.losses.rule import Findings, choose, without_labels
 from stcl.losses.settings import FittedLaplacian, FormSettings, KrylovTarget
 from stcl.probe import operators_of, probe
 from stcl.tangent.spectrum import ritz_values
@@ -68,6 +68,7 @@ class Diagnosis:
         lines += ["", f"form       {self.form.name}"]
         lines += [f"           {line}" for line in _settings(self.form)]
         lines += ["", *(f"{'why' if i == 0 else '   '}        {reason}" for i, reason in enumerate(self.reasons))]
+        lines += ["", f"unlabelled {without_labels(self.form)}"]
         lines += [
             "",
             f"cost       an update of {BATCH} samples with q = {Q}, beside the data loss:",

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 METRIC = {"diffusion": settings.InverseLaplacian(), "helmholtz": settings.ShiftedLaplacian()}
 
 
-def solved_target(name: str, state: str, steps: int = 60) -> settings.SolvedTarget:
+def solved_target(name: str, state: str, steps: int = 30) -> settings.SolvedTarget:
     return settings.SolvedTarget(solver=settings.Krylov(metric=METRIC[name], steps=steps), state=state)
 
 
@@ -114,7 +114,7 @@ def test_near_resonant_inputs_are_recognised_and_do_not_count(value):
     limit = np.sort(norms)[-6:-4].mean()  # five are above it
     a = torch.as_tensor(numpy_inputs)
     v = torch.as_tensor(problem.directions(2, "train"))
-    model, form = surrogate(problem), solved_target("helmholtz", "label", steps=120)
+    model, form = surrogate(problem), solved_target("helmholtz", "label", steps=60)
     judge = term("helmholtz", form, problem, value=value, correct=True, largest=torch.tensor(limit))
     found = judge(model, a, v)
     assert found.kept == pytest.approx(35 / 40)

@@ -58,6 +58,10 @@ class UnlabelledTangents:
     def __call__(self, surrogate: Differentiable, a: Tensor, v: Tensor) -> Judged:
         """The losses at inputs a [B, ...] along directions v [B, q, ...] or [q, ...]."""
         prediction, w = surrogate.value_and_tangents(a, v)
+        return self.judge(a, prediction, v, w)
+
+    def judge(self, a: Tensor, prediction: Tensor, v: Tensor, w: Tensor) -> Judged:
+        """The losses of predictions [B, ...] and tangents w [B, q, ...]."""
         found = None if self._correct is None else self._correct(prediction.detach(), a)
         state = prediction if found is None else found.x
         if found is None or self.largest is None:
@@ -67,6 +71,23 @@ class UnlabelledTangents:
             derivative = cast(TargetForm, self.form)(a, prediction, v, w, label=state, kept=kept)
         share = torch.ones_like(derivative) if kept is None else kept.to(derivative.dtype).mean()
         return Judged(derivative, self._value(prediction, a, state, kept), share)
+
+    def kept_from_zero(self, u: Tensor, a: Tensor) -> float:
+        """The share of solved responses u that a step from zero would keep, if the equation is linear."""
+        if self._correct is None or self.largest is None:
+            return 1.0
+        return self._kept(self._correct(torch.zeros_like(u), a), self.largest * (1 + SOLVED)).double().mean().item()
+
+    def change(self, u: Tensor, a: Tensor) -> float:
+        """How far a correction moves responses u that are solved: the median of ‖û − u‖/‖u‖.
+
+        It is small where the residual of the loss is the equation that the data obey. Elsewhere û is no better than a
+        prediction of that size.
+        """
+        if self._correct is None:
+            raise ValueError("nothing is corrected here")
+        moved, size = (self.layout.score(x).flatten(1).norm(dim=1) for x in (self._correct(u, a).x - u, u))
+        return (moved / size).median().item()
 
     def _newton(self, equation: DiscreteEquation, solver: TangentSolver | None) -> Newton:
         if solver is None:
