@@ -61,7 +61,7 @@ wildcard_constraints:
     decision="|".join(PLAN.decisions) or "none",
     table="|".join(TABLES),
     figure="|".join(FIGURES),
-    group="|".join([*PROBLEMS, "minres_iterations", "sketch_runtime"]),
+    group="|".join([*PROBLEMS, *(f"{name}-beyond" for name in PLAN.beyond), "minres_iterations", "sketch_runtime"]),
     cell=r"[a-z][a-z0-9_-]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
 
 

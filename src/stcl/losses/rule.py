@@ -36,6 +36,12 @@ DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon:
 EXACT = 1e-6  # largest ‖g − A x‖/‖g‖ of a direct solve of an operator that is not singular
 STEPS = (5, 10, 20)  # numbers of steps of the target's solver that are tried; the first is the paper's
 
+SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators that a solver of targets is for
+    "krylov": ("spd", "indefinite"),
+    "space_time": ("parabolic",),
+    "stokes": ("saddle",),
+}
+
 
 def form_for(kind: OperatorClass | None, metric: MetricSettings | None, driven: bool) -> FormSettings:
     """The form of the paper's table for the class of the tangent operator A.
@@ -265,7 +271,10 @@ def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iter
             yield "solver direct needs an operator that can be inverted, and a pressure is known up to a constant only"
         elif solver.otherwise is not None:
             yield from _solver_refusals(solver.otherwise, equation)
-    elif kind not in ("spd", "indefinite"):
-        yield f"solver krylov needs an elliptic tangent operator, this one is {kind}"
-    elif refusal := solver_refusal(solver.method, kind):
+        return
+    needed = SOLVED_BY[solver.name]
+    if kind not in needed:
+        others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
+        yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
+    elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal

@@ -165,7 +165,30 @@ class Direct(Settings):
     )
 
 
-SolverSettings = Annotated[Krylov | Direct, Field(discriminator="name")]
+class SpaceTime(Settings):
+    """A few GMRES steps in space and time, for problems in time with one response.
+
+    The preconditioner has the residual's own differences in time and is diagonal in a transform in space. It is fitted
+    to the operator before training.
+    """
+
+    name: Literal["space_time"] = Field(
+        "space_time", description="the name by which the configuration asks for this solver"
+    )
+    steps: Positive = Field(12, description="number of steps")
+
+
+class Stokes(Settings):
+    """A few GMRES steps with a Stokes preconditioner, for two velocities and a pressure between walls."""
+
+    name: Literal["stokes"] = Field("stokes", description="the name by which the configuration asks for this solver")
+    steps: Positive = Field(14, description="number of steps")
+    viscosity: PositiveFloat | None = Field(
+        None, description="viscosity µ of the preconditioner; if left out, it is the problem's mu"
+    )
+
+
+SolverSettings = Annotated[Krylov | Direct | SpaceTime | Stokes, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):

@@ -48,6 +48,8 @@ def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
     if plan.config.studies.conditioning_ablation:
         tables = ("tables/conditioning_ablation.csv",)
         figures["conditioning_ablation"] = FigurePlan("conditioning_ablation", {"dpi": plan.config.figures.dpi}, tables)
+    if plan.config.studies.beyond:
+        figures["beyond"] = FigurePlan("beyond", {"dpi": plan.config.figures.dpi}, ("tables/beyond.csv",))
     return figures
 
 
