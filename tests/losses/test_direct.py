@@ -191,7 +191,11 @@ def test_without_labels_nothing_is_kept():
     [
         ({"state": "prediction"}, "spd", "a prediction never comes again; use state label"),
         ({}, "saddle", "a pressure is known up to a constant"),
-        ({"solver": settings.Direct(otherwise=settings.Krylov())}, "parabolic", "solver krylov is for operators that are spd or indefinite"),
+        (
+            {"solver": settings.Direct(otherwise=settings.Krylov())},
+            "parabolic",
+            "solver krylov is for operators that are spd or indefinite",
+        ),
     ],
 )
 def test_what_the_direct_solver_cannot_do_is_refused(form, tangent_class, message):

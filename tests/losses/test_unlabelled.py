@@ -136,6 +136,22 @@ def test_what_few_steps_do_not_solve_does_not_count():
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())
 
 
+@pytest.mark.usefixtures("float64")
+def test_a_step_that_leads_away_is_not_taken():
+    """Allen-Cahn half way between two responses, where Newton's method diverges, beside one that is 2 % off."""
+    ref = reference("allen_cahn")
+    newton_step = Newton(
+        ref.problem, forms.load(ref.problem, settings.SolvedTarget(solver=settings.SpaceTime())).solver
+    )
+    other = ref.u.roll(1, 0)
+    far, near = ref.u + 0.5 * (other - ref.u), ref.u + 0.02 * (other - ref.u)
+    u = torch.cat([far, near])
+    found = newton_step(u, torch.cat([ref.a, ref.a]))
+    assert found.solved.tolist() == [False] * 3 + [True] * 3
+    torch.testing.assert_close(found.x[:3], far)
+    assert ((found.x[3:] - ref.u).norm(dim=(1, 2)) < 0.5 * (near - ref.u).norm(dim=(1, 2))).all()
+
+
 def test_a_correction_needs_a_solver():
     for options in ({"value": "corrected"}, {"correct": True}):
         with pytest.raises(ValueError, match="a form with a solver"):
