@@ -17,7 +17,7 @@ from stcl.core.settings import Settings
 from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.directions import combinations
-from stcl.losses.rule import Findings, choose, with_kept_solver
+from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
 from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, KrylovTarget, SolvedTarget
 from stcl.probe import operators_of, probe
 from stcl.tangent.data_check import SAMPLES, Agreement, agreement
@@ -109,6 +109,7 @@ class Diagnosis:
         lines += ["", f"form       {self.form.name}"]
         lines += [f"           {line}" for line in _settings(self.form)]
         lines += ["", *(f"{'why' if i == 0 else '   '}        {reason}" for i, reason in enumerate(self.reasons))]
+        lines += ["", f"unlabelled {without_labels(self.form)}"]
         lines += [
             "",
             f"cost       an update of {BATCH} samples with q = {Q}, beside the data loss:",
