@@ -40,13 +40,13 @@ from typing import Any as _Any
 
 _HOMES = {
     "stcl.equation": ("Equation",),
-    "stcl.core.errors": ("EquationError",),
+    "stcl.core.errors": ("EquationError", "EquationWarning"),
     "stcl.consistency": ("TangentConsistency",),
     "stcl.diagnosis": ("diagnose",),
     "stcl.tangents": ("value_and_tangents", "jacobian_error", "ReverseTangents", "TangentError"),
     "stcl.losses.scale": ("Scale",),
     "stcl.operators.fno": ("FNO",),
-    "stcl.runs": ("load_run",),
+    "stcl.runs": ("load_run", "Run"),
     "stcl.problems.base": ("Problem",),
     "stcl.core.layout": ("Layout",),
     "stcl.losses.variance_share": ("VarianceShare",),

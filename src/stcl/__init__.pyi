@@ -5,6 +5,7 @@ They are apart from `__init__.py`, which is then one short table.
 
 from stcl.consistency import TangentConsistency as TangentConsistency
 from stcl.core.errors import EquationError as EquationError
+from stcl.core.errors import EquationWarning as EquationWarning
 from stcl.core.layout import Layout as Layout
 from stcl.core.version import __version__ as __version__
 from stcl.diagnosis import diagnose as diagnose
@@ -27,6 +28,7 @@ from stcl.losses.settings import Weighting as Weighting
 from stcl.losses.variance_share import VarianceShare as VarianceShare
 from stcl.operators.fno import FNO as FNO
 from stcl.problems.base import Problem as Problem
+from stcl.runs import Run as Run
 from stcl.runs import load_run as load_run
 from stcl.tangents import ReverseTangents as ReverseTangents
 from stcl.tangents import TangentError as TangentError

@@ -17,9 +17,11 @@ from stcl.core.settings import Settings
 from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.directions import combinations
-from stcl.losses.rule import Findings, choose, with_kept_solver
+from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
 from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, KrylovTarget, SolvedTarget
 from stcl.probe import operators_of, probe
+from stcl.tangent.data_check import SAMPLES, Agreement, agreement
+from stcl.tangent.data_verdict import parts, verdict
 from stcl.tangent.spectrum import ritz_values
 from stcl.tangent.structure import block_signs
 
@@ -29,6 +31,12 @@ CLASSES = {
     "parabolic": "evolution in time",
     "saddle": "velocities with a multiplier",
     "advective": "steady, without a Laplacian",
+}
+VERDICTS = {
+    "holds": "holds",
+    "doubtful": "is doubtful",
+    "contradicted": "is contradicted by the data",
+    "without slope": "has no slope in u; is the residual squared?",
 }
 BATCH, Q = 8, 4  # samples and directions of the update whose cost is measured
 STARTS = 4  # random vectors whose Lanczos steps make the picture of the spectrum
@@ -61,18 +69,31 @@ class Diagnosis:
     spectrum: list[tuple[float, float]]  # eigenvalues of (A + Aᵀ)/2, or stand-ins for them, and the share of each
     milliseconds: float  # time of the form and its gradient in one update
     extra_products: str
+    agreement: Agreement  # how well the equation holds at its states
     price: Price
+
+    @property
+    def kind(self) -> str:
+        """The class of A in words. Only what is symmetric and positive is called spd."""
+        kind = self.findings.tangent_class
+        if kind != "spd":
+            return f"{kind}: {CLASSES[kind]}"
+        if max(value for value, _ in self.spectrum) < 0:
+            return "definite: elliptic, with −A positive: the equation is written with the other sign"
+        return f"spd: {CLASSES[kind]}" if self.findings.symmetric else "definite: elliptic"
 
     def __str__(self) -> str:
         found = self.findings
-        kind = found.tangent_class
         symmetry = "symmetric" if found.symmetric else f"not symmetric, ‖A − Aᵀ‖/‖A‖ = {found.symmetry_defect:.1e}"
         held = "" if found.condition_joint is None else ", in the scored responses; the others are held"
         raw = _bound(found.condition_raw, found.condition_raw_is_bound)
         lines = [
             self.title,
             "",
-            f"class      {kind}: {CLASSES[kind]}; {symmetry}",
+            f"data       F(u, a) = 0 {VERDICTS[verdict(self.agreement)]}: at the states",
+            *(f"           {part}" for part in parts(self.agreement)),
+            "",
+            f"class      {self.kind}; {symmetry}",
             "",
             "spectrum of (A + Aᵀ)/2: share of the eigenvalues",
             *histogram(self.spectrum),
@@ -88,6 +109,7 @@ class Diagnosis:
         lines += ["", f"form       {self.form.name}"]
         lines += [f"           {line}" for line in _settings(self.form)]
         lines += ["", *(f"{'why' if i == 0 else '   '}        {reason}" for i, reason in enumerate(self.reasons))]
+        lines += ["", f"unlabelled {without_labels(self.form)}"]
         lines += [
             "",
             f"cost       an update of {BATCH} samples with q = {Q}, beside the data loss:",
@@ -109,7 +131,8 @@ def diagnose(equation: DiscreteEquation, model: nn.Module | None = None) -> Diag
     >>> import torch, stcl
     >>> def residual(u, a):  # u'' + 30² u = a on 33 nodes, u = 0 at both ends
     ...     return (u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 1024 + 900 * u[:, 1:-1] - a[:, 1:-1]
-    >>> a, u = torch.randn(4, 33), torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
+    >>> u = torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
+    >>> a = torch.nn.functional.pad(residual(u, torch.zeros(4, 33)), (1, 1))  # whose solution is u
     >>> page = stcl.diagnose(stcl.Equation(residual, a, u))
     >>> page.findings.tangent_class, page.form.solver.name, page.form.solver.otherwise.method
     ('indefinite', 'direct', 'minres')
@@ -129,8 +152,14 @@ def diagnose(equation: DiscreteEquation, model: nn.Module | None = None) -> Diag
         spectrum=_spectrum(equation),
         milliseconds=_milliseconds(equation, form, kind),
         extra_products=_extra_products(form, len(layout.grid)),
+        agreement=_agreement(equation),
         price=_price(equation, model, [form] if form == chosen else [form, chosen]),
     )
+
+
+def _agreement(equation: DiscreteEquation) -> Agreement:
+    a, u = equation.states(SAMPLES)
+    return agreement(equation.residual, layout=equation.layout, a=a, u=u)
 
 
 def _spectrum(equation: DiscreteEquation) -> list[tuple[float, float]]:

@@ -113,7 +113,7 @@ def test_the_page_gives_a_residual_that_works():
     namespace: dict = {}
     exec(re.search(r"```python\n(def residual.*?)```", PAGE, re.DOTALL)[1], namespace)
     a, u = torch.randn(4, 33), torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
-    equation = stcl.Equation(namespace["residual"], a, u)
+    equation = stcl.Equation(namespace["residual"], a, u, check=False)  # the data are noise
     tangents = stcl.TangentConsistency(equation, lam=1.0)
     assert (tangents.form.name, tangents.form.solver.otherwise.method) == ("solved_target", "cg")
     loss = torch.tensor(2.0)
