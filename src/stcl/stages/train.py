@@ -104,6 +104,7 @@ def train_cell(
         "version": __version__,
         "code": code,
         "contents": contents,
+        "weights": checkpoint.digest(trainer.best_weights),
         "epochs": trainer.epoch,
         "ended": trainer.ended,
         "best_epoch": trainer.best_epoch,
