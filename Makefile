@@ -54,7 +54,7 @@ format: $(VENV)/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt $(SNAKEFILES)
 
-docs: $(VENV)/workflow.installed ## write what is generated again: config/README.md, the schema, the graphs, the table of rooms, docs/agreement.md
+docs: $(VENV)/workflow.installed ## write what is generated again: config/README.md, the schema, the graphs, the table of rooms, docs/agreement.md, docs/beyond.md
 	$(BIN)/python -m stcl.reporting.docs
 
 # A warning is an error, and every page is made anew.

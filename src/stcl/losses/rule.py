@@ -31,6 +31,7 @@ ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator
 DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the largest, of a definite operator
 RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
 WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
+WORTH_CORRECTING = 0.05  # largest change of solved responses by a Newton step that makes predictions better
 INITIAL = 2  # largest number of frames that an initial condition enters
 DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon: benchmarks/kept_solvers.py
 EXACT = 1e-6  # largest ‖g − A x‖/‖g‖ of a direct solve of an operator that is not singular
@@ -173,7 +174,7 @@ def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings,
     if isinstance(found.metric, FittedLaplacian):
         steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
         otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
-    reason = f"A has {found.unknowns} unknowns, few enough to keep its inverse for every label: targets are exact"
+    reason = f"with labels exact targets are matched: A has {found.unknowns} unknowns, few enough to keep its inverse"
     return SolvedTarget(solver=Direct(otherwise=otherwise)), [reason]
 
 
@@ -258,6 +259,13 @@ def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
             f"form: {form.name} has no solver, by which near-resonant inputs could be recognised and left out; use "
             f"solved_target"
         )
+
+
+def without_labels(form: FormSettings) -> str:
+    """What a form can do at inputs that nobody has solved."""
+    if isinstance(form, KrylovTarget | SolvedTarget):
+        return "predictions take a Newton step by the form's solver, and value and tangents are drawn to what it gives"
+    return "tangents are judged at the prediction itself; the form has no solver that could correct its value"
 
 
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
