@@ -25,7 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stcl.runtime.allocator import keep_heap
 
@@ -72,6 +72,7 @@ class Case:
     options: tuple[tuple[str, int], ...] = ()  # of the problem, to change its grid
 
 
+T = TypeVar("T")
 SMALL = (("modes", 6), ("width", 16), ("layers", 2), ("head", 32))
 
 
@@ -208,7 +209,7 @@ def _memory(field: str) -> float:
     return int(re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)[1]) / 1024
 
 
-def in_fresh_process(function: Callable[[], float]) -> float:
+def in_fresh_process(function: Callable[[], T]) -> T:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function).result()
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from stcl import problems
+from stcl.core.errors import EquationError
 from stcl.losses.derivative_informed import DerivativeInformed
 from stcl.runtime import checkpoint, provenance, stores
 from stcl.stages import bank as labels
@@ -382,6 +384,17 @@ def test_a_diverged_training_says_so(stored):
     broken.train[1][0, 0] = float("nan")
     with pytest.raises(train.Diverged, match="epoch 1: data is nan"):
         broken.run_epoch()
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_residual_that_contradicts_the_data_is_not_trained_with(stored, name, monkeypatch):
+    """A flipped sign of the input is found before the first epoch. Methods that use no residual are not concerned."""
+    problem = type(problems.load(name))
+    right = problem.residual
+    monkeypatch.setattr(problem, "residual", lambda self, u, a: right(self, u, -a))
+    with pytest.raises(EquationError, match="contradict"):
+        trainer(stored, spec_of(name, "stcl"))
+    trainer(stored, spec_of(name, "offline_di"))
 
 
 def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):

@@ -8,9 +8,12 @@ from torch import Tensor
 
 from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation, Solved, TangentSolver
-from stcl.tangent.unknowns import Unknowns
+from stcl.tangent.unknowns import Unknowns, as_blocks
 
 INPUT_DEPENDENT = 1e-3  # spread of a value, relative to the largest |u|, from which on it depends on the input
+
+
+GROWN = 2.0  # growth of ‖F‖ from which on a step has led away from the solution
 
 
 class Newton:
@@ -18,7 +21,11 @@ class Newton:
 
     At nodes without an equation, such as walls, û has the values that all responses have there, and the step is taken
     from there. Where such values depend on the input, as those of an initial frame do, the prediction keeps its own.
-    Where there is no solution, no step is taken.
+
+    No step is taken, and the sample is not solved, where the solver found nothing or where the step more than doubles
+    ‖F‖. Newton's method converges near a solution alone: a step from an Allen-Cahn response that is half another one
+    ends 7 to 13 times as far away, with ‖F‖ 10⁴ times as large. Where a good step raises ‖F‖ it does so by less than 2:
+    from zero to 10 % of the solution of Navier-Stokes by 1.7 at most of four samples.
     """
 
     def __init__(self, equation: DiscreteEquation, solver: TangentSolver) -> None:
@@ -33,8 +40,11 @@ class Newton:
     def __call__(self, u: Tensor, a: Tensor) -> Solved:
         """û [B, *response_shape] for predictions u and inputs a, and what the solver left of the step's system, [B]."""
         u = torch.addcmul(like(u, self._values), u, like(u, self._free))
-        step = self.solver.at(u, a)(on_blocks(lambda r: r.neg().unsqueeze(1), self.solver.equation.residual(u, a)))
-        return Solved(u + step.x.squeeze(1), step.residual.squeeze(1), step.solved.squeeze(1))
+        before = self.solver.equation.residual(u, a)
+        step = self.solver.at(u, a)(on_blocks(lambda r: r.neg().unsqueeze(1), before))
+        x = u + step.x.squeeze(1)
+        taken = step.solved.squeeze(1) & (_size(self.solver.equation.residual(x, a)) <= GROWN * _size(before))
+        return Solved(torch.where(taken.view(-1, *[1] * (u.ndim - 1)), x, u), step.residual.squeeze(1), taken)
 
 
 def nodes(equation: DiscreteEquation) -> tuple[Tensor, Tensor]:
@@ -43,6 +53,11 @@ def nodes(equation: DiscreteEquation) -> tuple[Tensor, Tensor]:
     unknowns = Unknowns(equation.residual(u[:1], a[:1]), equation.layout)
     own = unknowns.embed(torch.ones(len(unknowns), dtype=u.dtype, device=u.device))
     return own > 0, (u - u[:1]).abs().amax(0) <= INPUT_DEPENDENT * u.abs().max()
+
+
+def _size(residual: Any) -> Tensor:
+    """‖F‖ of each sample, [B]."""
+    return torch.stack([block.flatten(1).square().sum(1) for block in as_blocks(residual)]).sum(0).sqrt()
 
 
 def on_blocks(function: Callable[[Tensor], Tensor], residual: Any) -> Any:

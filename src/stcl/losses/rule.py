@@ -33,6 +33,7 @@ ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator
 DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the largest, of a definite operator
 RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
 WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
+WORTH_CORRECTING = 0.05  # largest change of solved responses by a Newton step that makes predictions better
 INITIAL = 2  # largest number of frames that an initial condition enters
 DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon: benchmarks/kept_solvers.py
 EXACT = 1e-6  # largest ‖g − A x‖/‖g‖ of a direct solve of an operator that is not singular
@@ -42,6 +43,7 @@ SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators t
     "krylov": ("spd", "indefinite"),
     "space_time": ("parabolic",),
     "stokes": ("saddle",),
+    "direct": ("spd", "indefinite", "parabolic"),  # the matrix of a saddle problem is singular
     "march": ("parabolic",),
 }
 
@@ -185,7 +187,7 @@ def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings,
     if isinstance(found.metric, FittedLaplacian):
         steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
         otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
-    reason = f"A has {found.unknowns} unknowns, few enough to keep its inverse for every label: targets are exact"
+    reason = f"with labels exact targets are matched: A has {found.unknowns} unknowns, few enough to keep its inverse"
     return SolvedTarget(solver=Direct(otherwise=otherwise)), [reason]
 
 
@@ -272,19 +274,21 @@ def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
         )
 
 
+def without_labels(form: FormSettings) -> str:
+    """What a form can do at inputs that nobody has solved."""
+    if isinstance(form, KrylovTarget | SolvedTarget):
+        return "predictions take a Newton step by the form's solver, and value and tangents are drawn to what it gives"
+    return "tangents are judged at the prediction itself; the form has no solver that could correct its value"
+
+
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why a solver of a target cannot work for this class."""
-    kind = equation.tangent_class
-    if isinstance(solver, Direct):
-        if kind == "saddle":
-            yield "solver direct needs an operator that can be inverted, and a pressure is known up to a constant only"
-        elif solver.otherwise is not None:
-            yield from _solver_refusals(solver.otherwise, equation)
-        return
-    needed = SOLVED_BY[solver.name]
+    kind, needed = equation.tangent_class, SOLVED_BY[solver.name]
     if kind not in needed:
         others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
         yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
+    elif isinstance(solver, Direct) and solver.otherwise is not None:
+        yield from _solver_refusals(solver.otherwise, equation)
     elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
     elif isinstance(solver, March) and equation.march is None:

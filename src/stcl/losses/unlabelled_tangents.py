@@ -33,8 +33,9 @@ class UnlabelledTangents:
     residual   the energy of F(u_θ, a) in the form's metric; its mean square over the nodes if there is no metric
     corrected  the data loss of u_θ against û
 
-    With `largest`, inputs near a resonance do not count. There the step's system is not solved to 2 %, or û has a norm
-    above `largest`. They keep their places and have weight 0, so the shapes are those of every update.
+    Inputs without a step do not count. With `largest`, neither do those near a resonance: there the step's system is
+    not solved to 2 %, or û has a norm above `largest`. They keep their places and have weight 0, so the shapes are
+    those of every update.
     """
 
     def __init__(
@@ -58,25 +59,46 @@ class UnlabelledTangents:
     def __call__(self, surrogate: Differentiable, a: Tensor, v: Tensor) -> Judged:
         """The losses at inputs a [B, ...] along directions v [B, q, ...] or [q, ...]."""
         prediction, w = surrogate.value_and_tangents(a, v)
+        return self.judge(a, prediction, v, w)
+
+    def judge(self, a: Tensor, prediction: Tensor, v: Tensor, w: Tensor) -> Judged:
+        """The losses of predictions [B, ...] and tangents w [B, q, ...]."""
         found = None if self._correct is None else self._correct(prediction.detach(), a)
-        state = prediction if found is None else found.x
-        if found is None or self.largest is None:
-            derivative, kept = self.form(a, prediction, v, w, label=state), None
-        else:
-            kept = self._kept(found, self.largest)
-            derivative = cast(TargetForm, self.form)(a, prediction, v, w, label=state, kept=kept)
-        share = torch.ones_like(derivative) if kept is None else kept.to(derivative.dtype).mean()
-        return Judged(derivative, self._value(prediction, a, state, kept), share)
+        if found is None:
+            derivative = self.form(a, prediction, v, w, label=prediction)
+            return Judged(derivative, self._value(prediction, a, prediction, None), torch.ones_like(derivative))
+        kept = self._kept(found)
+        derivative = cast(TargetForm, self.form)(a, prediction, v, w, label=found.x, kept=kept)
+        return Judged(derivative, self._value(prediction, a, found.x, kept), kept.to(derivative.dtype).mean())
+
+    def kept_from_zero(self, u: Tensor, a: Tensor) -> float:
+        """The share of solved responses u that a step from zero would keep, if the equation is linear."""
+        if self._correct is None or self.largest is None:
+            return 1.0
+        return self._kept(self._correct(torch.zeros_like(u), a)).double().mean().item()
+
+    def change(self, u: Tensor, a: Tensor) -> float:
+        """How far a correction moves responses u that are solved: the median of ‖û − u‖/‖u‖.
+
+        It is small where the residual of the loss is the equation that the data obey. Elsewhere û is no better than a
+        prediction of that size.
+        """
+        if self._correct is None:
+            raise ValueError("nothing is corrected here")
+        moved, size = (self.layout.score(x).flatten(1).norm(dim=1) for x in (self._correct(u, a).x - u, u))
+        return (moved / size).median().item()
 
     def _newton(self, equation: DiscreteEquation, solver: TangentSolver | None) -> Newton:
         if solver is None:
             raise ValueError("a correction needs a form with a solver of its own: solved_target or krylov_target")
         return Newton(equation, solver)
 
-    def _kept(self, found: Solved, largest: Tensor) -> Tensor:
-        """Which inputs are away from resonances, [B]."""
+    def _kept(self, found: Solved) -> Tensor:
+        """Which inputs count, [B]."""
+        if self.largest is None:
+            return found.solved
         size = torch.linalg.vector_norm(self.layout.score(found.x).flatten(1), dim=1)
-        return found.solved & (found.residual <= SOLVED) & (size <= largest)
+        return found.solved & (found.residual <= SOLVED) & (size <= self.largest)
 
     def _value(self, prediction: Tensor, a: Tensor, state: Tensor, kept: Tensor | None) -> Tensor:
         if self.value == "none":
@@ -85,7 +107,7 @@ class UnlabelledTangents:
             energy = self._energy(prediction, a)
             return energy.mean() if kept is None else _over_kept((energy * kept).mean(), kept)
         if kept is None:
-            return self.data_loss(prediction, state)
+            raise ValueError("there is nothing that the value could be compared with")
         # An input that does not count is compared with itself, and the mean is taken over the others.
         columns = kept.view(-1, *[1] * (state.ndim - 1))
         return _over_kept(self.data_loss(prediction, torch.where(columns, state, prediction.detach())), kept)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from stcl import problems
+from stcl.core.errors import EquationError
 from stcl.core.seeds import stream_seed
 from stcl.core.version import __version__
 from stcl.losses.data import DataLoss
@@ -96,6 +97,7 @@ def train_cell(
         "version": __version__,
         "code": code,
         "contents": contents,
+        "weights": checkpoint.digest(trainer.best_weights),
         "epochs": trainer.epoch,
         "ended": trainer.ended,
         "best_epoch": trainer.best_epoch,
@@ -143,6 +145,7 @@ def build_trainer(
         seed=spec.seed,
         device=device,
         bank=bank,
+        inputs=train_pairs[0],
         responses=train_pairs[1],
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
@@ -217,7 +220,7 @@ def main() -> None:
     except Stopped as stopped:
         print(stopped, flush=True)
         raise SystemExit(EXIT_CODE) from stopped
-    except (Diverged, stores.StoreError) as error:
+    except (Diverged, EquationError, stores.StoreError) as error:
         raise SystemExit(f"error: {error}") from error
 
 
