@@ -49,6 +49,7 @@ class Equation:
     tangent_residual = None
     input_derivative = None
     five_coefficients = None
+    march = None
     viscosity = None
     wave_number = None
 

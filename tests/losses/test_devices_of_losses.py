@@ -25,6 +25,8 @@ FORMS = [
     ("helmholtz", None),
     ("helmholtz", settings.SolvedTarget(solver=settings.Krylov(steps=3), state="corrected", warm_start=True)),
     ("allen_cahn", settings.SolvedTarget(solver=settings.SpaceTime(steps=3))),
+    ("allen_cahn", settings.SolvedTarget(solver=settings.March(), state="corrected")),
+    ("burgers", settings.SolvedTarget(solver=settings.March())),
     ("navier_stokes", settings.SolvedTarget(solver=settings.Stokes(steps=3), state="corrected", warm_start=True)),
     ("burgers", None),
     ("allen_cahn", None),

@@ -190,7 +190,7 @@ def test_without_labels_nothing_is_kept():
     ("form", "tangent_class", "message"),
     [
         ({"state": "prediction"}, "spd", "a prediction never comes again; use state label"),
-        ({}, "saddle", "a pressure is known up to a constant"),
+        ({}, "saddle", "solver direct is for operators that are spd"),
         (
             {"solver": settings.Direct(otherwise=settings.Krylov())},
             "parabolic",
@@ -203,3 +203,10 @@ def test_what_the_direct_solver_cannot_do_is_refused(form, tangent_class, messag
     equation.tangent_class = tangent_class
     chosen = settings.SolvedTarget(**{"solver": settings.Direct(), **form})
     assert any(message in refusal for refusal in refusals(chosen, equation))
+
+
+def test_a_cell_depends_on_the_solver_that_stands_in():
+    chosen = settings.SolvedTarget(solver=settings.Direct(otherwise=settings.Krylov()))
+    assert [one.name for one in settings.solvers_of(chosen)] == ["direct", "krylov"]
+    assert settings.metric_of(chosen).name == "fitted_laplacian"
+    assert settings.solvers_of(settings.Residual()) == []

@@ -33,7 +33,11 @@ CASES = [
     ("burgers", settings.NormalizedResidual()),
     ("allen_cahn", settings.Residual(detach_state=False)),
     ("allen_cahn", settings.Residual()),
+    ("allen_cahn", settings.SolvedTarget(solver=settings.March(), state="corrected")),
+    ("allen_cahn", settings.SolvedTarget(solver=settings.SpaceTime(steps=20))),
+    ("burgers", settings.SolvedTarget(solver=settings.March())),
     ("navier_stokes", settings.PreconditionedResidual(metric=settings.LerayOseen(), detach_state=False)),
+    ("navier_stokes", settings.SolvedTarget(solver=settings.Stokes(steps=40), state="prediction")),
 ]
 IDS = [f"{name}-{form.name}-{i}" for i, (name, form) in enumerate(CASES)]
 

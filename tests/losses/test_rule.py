@@ -37,6 +37,7 @@ def test_the_default_is_the_papers_and_is_not_refused(name):
         ("helmholtz", settings.SolvedTarget(solver=settings.Krylov(method="cg")), "cg may only be used for definite"),
         ("diffusion", settings.SolvedTarget(solver=settings.SpaceTime()), "parabolic, this one is spd; use krylov"),
         ("allen_cahn", settings.SolvedTarget(solver=settings.Stokes()), "saddle, this one is parabolic"),
+        ("burgers", settings.SolvedTarget(solver=settings.March(), warm_start=True), "leave warm_start out"),
         ("helmholtz", KRYLOV.model_copy(update={"solver": "cg"}), "cg may only be used for definite operators"),
         ("navier_stokes", settings.Residual(), "residual does not weigh the blocks"),
         ("navier_stokes", LAPLACE, "preconditioned_residual does not weigh the blocks"),

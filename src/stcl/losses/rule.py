@@ -13,6 +13,7 @@ from stcl.losses.settings import (
     Krylov,
     KrylovTarget,
     LerayOseen,
+    March,
     MetricSettings,
     NormalizedResidual,
     PreconditionedResidual,
@@ -40,6 +41,8 @@ SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators t
     "krylov": ("spd", "indefinite"),
     "space_time": ("parabolic",),
     "stokes": ("saddle",),
+    "direct": ("spd", "indefinite", "parabolic"),  # the matrix of a saddle problem is singular
+    "march": ("parabolic",),
 }
 
 
@@ -221,6 +224,8 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
     elif isinstance(form, SolvedTarget):
         if isinstance(form.solver, Direct) and form.state != "label":
             yield f"solver direct keeps what belongs to labels, a {form.state} never comes again; use state label"
+        if isinstance(form.solver, March) and form.warm_start:
+            yield "solver march starts from the first frame and solves exactly; leave warm_start out"
         yield from _solver_refusals(form.solver, equation)
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
@@ -265,16 +270,13 @@ def without_labels(form: FormSettings) -> str:
 
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why a solver of a target cannot work for this class."""
-    kind = equation.tangent_class
-    if isinstance(solver, Direct):
-        if kind == "saddle":
-            yield "solver direct needs an operator that can be inverted, and a pressure is known up to a constant only"
-        elif solver.otherwise is not None:
-            yield from _solver_refusals(solver.otherwise, equation)
-        return
-    needed = SOLVED_BY[solver.name]
+    kind, needed = equation.tangent_class, SOLVED_BY[solver.name]
     if kind not in needed:
         others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
         yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
+    elif isinstance(solver, Direct) and solver.otherwise is not None:
+        yield from _solver_refusals(solver.otherwise, equation)
     elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
+    elif isinstance(solver, March) and equation.march is None:
+        yield "solver march needs steps that the problem has written down as `march`; use space_time"

@@ -152,19 +152,6 @@ class Krylov(Settings):
     method: Solver | None = Field(None, description="Krylov method; if left out, the one that fits the operator")
 
 
-class Direct(Settings):
-    """The inverse of A for each training sample, made once and kept in memory, for operators with few unknowns."""
-
-    name: Literal["direct"] = Field("direct", description="the name by which the configuration asks for this solver")
-    limit: Positive = Field(
-        2**30,
-        description="bytes that may be kept, unknowns² numbers a sample; nothing is thrown out when they are full",
-    )
-    otherwise: Krylov | None = Field(
-        None, description="what solves for samples that are not kept; if left out, they are inverted at every update"
-    )
-
-
 class SpaceTime(Settings):
     """A few GMRES steps in space and time, for problems in time with one response.
 
@@ -188,7 +175,29 @@ class Stokes(Settings):
     )
 
 
-SolverSettings = Annotated[Krylov | Direct | SpaceTime | Stokes, Field(discriminator="name")]
+class March(Settings):
+    """One sweep through the frames with steps that the problem has written down, for problems in time."""
+
+    name: Literal["march"] = Field("march", description="the name by which the configuration asks for this solver")
+
+
+StepwiseSettings = Annotated[Krylov | SpaceTime | Stokes | March, Field(discriminator="name")]
+
+
+class Direct(Settings):
+    """The inverse of A for each training sample, made once and kept in memory, for operators with few unknowns."""
+
+    name: Literal["direct"] = Field("direct", description="the name by which the configuration asks for this solver")
+    limit: Positive = Field(
+        2**30,
+        description="bytes that may be kept, unknowns² numbers a sample; nothing is thrown out when they are full",
+    )
+    otherwise: StepwiseSettings | None = Field(
+        None, description="what solves for samples that are not kept; if left out, they are inverted at every update"
+    )
+
+
+SolverSettings = Annotated[Krylov | SpaceTime | Stokes | March | Direct, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):
@@ -226,9 +235,16 @@ FormSettings = Annotated[
 ]
 
 
+def solvers_of(form: FormSettings) -> list[SolverSettings]:
+    """The solver of a target, and the one that stands in for it."""
+    solver = form.solver if isinstance(form, SolvedTarget) else None
+    return [one for one in (solver, getattr(solver, "otherwise", None)) if one is not None]
+
+
 def metric_of(form: FormSettings) -> MetricSettings | None:
-    """The metric that a form or its solver uses."""
-    return getattr(form, "metric", None) or getattr(getattr(form, "solver", None), "metric", None)
+    """The metric that a form or a solver of it uses."""
+    metrics = (getattr(one, "metric", None) for one in (form, *solvers_of(form)))
+    return next((metric for metric in metrics if metric is not None), None)
 
 
 class OfflineDi(Settings):

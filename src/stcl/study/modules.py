@@ -5,7 +5,7 @@ A code id follows imports but not what is loaded by name, so the modules that ar
 
 from collections.abc import Iterator
 
-from stcl.losses.settings import SolvedTarget, metric_of
+from stcl.losses.settings import metric_of, solvers_of
 from stcl.problems import code_of
 from stcl.study.cells import Cell
 from stcl.study.plan import Plan
@@ -54,8 +54,8 @@ def _form(settings: ProblemSettings) -> Iterator[str]:
     """The modules that are loaded by the names of the sTCL form, of its solver and of its metric."""
     form = settings.stcl.settled_form
     yield f"stcl.losses.forms.{form.name}"
-    if isinstance(form, SolvedTarget):
-        yield f"stcl.losses.solvers.{form.solver.name}"
+    for solver in solvers_of(form):
+        yield f"stcl.losses.solvers.{solver.name}"
     metric = metric_of(form)
     if metric is not None:
         yield f"stcl.losses.metrics.{metric.name}"
