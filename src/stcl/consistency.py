@@ -12,7 +12,7 @@ from torch.nn.functional import mse_loss
 
 from stcl.core.infer_layout import without_ones
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, TargetForm
-from stcl.equation import Equation
+from stcl.equation import Equation, check_batch
 from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
@@ -21,6 +21,7 @@ from stcl.losses.rule import WORTH_CORRECTING, choose, with_kept_solver
 from stcl.losses.scale import Scale
 from stcl.losses.settings import (
     FormSettings,
+    Krylov,
     KrylovTarget,
     LerayOseen,
     NormalizedResidual,
@@ -28,6 +29,7 @@ from stcl.losses.settings import (
     Residual,
     SolvedTarget,
     Weighting,
+    solvers_of,
 )
 from stcl.losses.solvers.direct import Direct, fingerprints
 from stcl.losses.spaces import Spaces
@@ -73,7 +75,8 @@ class TangentConsistency(nn.Module):
     ...     return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 256 + u[:, 1:-1] ** 3 - a[:, 1:-1]
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Sequential(torch.nn.Linear(17, 32), torch.nn.Tanh(), torch.nn.Linear(32, 17))
-    >>> a, u = torch.randn(8, 17), torch.nn.functional.pad(torch.randn(8, 15), (1, 1))
+    >>> u = torch.nn.functional.pad(torch.randn(8, 15), (1, 1))
+    >>> a = torch.nn.functional.pad(residual(u, torch.zeros(8, 17)), (1, 1))  # whose solution is u
     >>> tangents = stcl.TangentConsistency(residual, lam=0.5)
     >>> data = torch.nn.functional.mse_loss(model(a), u)
     >>> loss = data + tangents(model, a, u)
@@ -112,7 +115,8 @@ class TangentConsistency(nn.Module):
         self.last: Losses | None = None  # the terms of the last update, without gradients
         self.equation: DiscreteEquation | None = None
         self._given = (equation, directions)  # in a tuple, where torch does not take a module for a part of this one
-        self._first = True
+        self._first = True  # whether tangents are still to be checked
+        self.announced = False  # whether a line has said what was chosen
         self._beyond: UnlabelledTangents | None = None  # the term at unlabelled inputs, once there are any
         if not callable(equation):
             self._use(equation)
@@ -174,8 +178,9 @@ class TangentConsistency(nn.Module):
             there, count = self._judged(model, a, unlabelled, label)
             derivative = torch.lerp(derivative, there.derivative, count / (len(a) + count))
             value = there.value * self._error_weight(state, label, compared)
-        if self._first:
-            self._first = False
+        self._first = False
+        if not self.announced:
+            self.announced = True
             _say(f"stcl: {self!r}: {'; '.join(self.reasons) or 'as asked for'}")
         return prediction, self._weighted(derivative, compared, value)
 
@@ -264,6 +269,8 @@ class TangentConsistency(nn.Module):
             if scale is not None:
                 a, u = scale.inputs(a), scale.responses(u)
             self._use(Equation(residual, a, u))  # type: ignore[arg-type]  # what is no equation is a function
+        elif self._first and u is not None:
+            check_batch(self.equation, self.spaces.inputs(a), self.spaces.responses(u, "labels u"))
         return self.spaces
 
     def _use(self, equation: DiscreteEquation) -> None:
@@ -297,7 +304,7 @@ def settle(
         return Residual(), [], None
     if form == "normalized_residual":
         return NormalizedResidual(), [], None
-    if not isinstance(form, str) and (equation.tangent_class is not None or not isinstance(form, KrylovTarget)):
+    if not isinstance(form, str) and (equation.tangent_class is not None or not _needs_class(form)):
         return form, [], equation.tangent_class
     found = probe(equation, conditions=False)
     tangent_class: OperatorClass = equation.tangent_class or found.krylov_class
@@ -319,6 +326,11 @@ def settle(
             )
         return KrylovTarget(metric=found.metric, solver=found.solver), [], tangent_class
     return PreconditionedResidual(metric=found.metric), [], tangent_class
+
+
+def _needs_class(form: FormSettings) -> bool:
+    """Whether the Krylov method of a form must fit the class of A."""
+    return isinstance(form, KrylovTarget) or any(isinstance(solver, Krylov) for solver in solvers_of(form))
 
 
 def _known_inputs(equation: DiscreteEquation) -> Tensor:

@@ -174,7 +174,7 @@ def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings,
     if isinstance(found.metric, FittedLaplacian):
         steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
         otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
-    reason = f"A has {found.unknowns} unknowns, few enough to keep its inverse for every label: targets are exact"
+    reason = f"with labels exact targets are matched: A has {found.unknowns} unknowns, few enough to keep its inverse"
     return SolvedTarget(solver=Direct(otherwise=otherwise)), [reason]
 
 

@@ -249,8 +249,9 @@ def _check_beyond(where: str, study: Beyond, name: str, config: Config) -> Itera
     for label in study.losses:
         if label.startswith("more"):
             yield f"{where}.losses.{label}: names that begin with `more` are those of larger N; use another one"
-        form = study.loss(label, settings.stcl).settled_form
-        yield from (f"{where}.losses.{label}.form: {reason}" for reason in rule.refusals(form, problem))
+        loss = study.loss(label, settings.stcl)
+        yield from (f"{where}.losses.{label}.form: {reason}" for reason in rule.refusals(loss.settled_form, problem))
+        yield from (f"{where}.losses.{label}.{reason}" for reason in rule.input_refusals(loss, problem))
 
 
 def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selection: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
     rows = command.read_table(inputs[0])
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     figure, axes = plt.subplots(
-        len(ERRORS), len(problems), figsize=(1.2 + 3.4 * len(problems), 6.2), sharex="col", squeeze=False
+        len(ERRORS), len(problems), figsize=(1.2 + 3.4 * len(problems), 6.8), sharex="col", squeeze=False
     )
     for line, (quantity, label) in zip(axes, ERRORS.items(), strict=True):
         line[0].set_ylabel(label)
@@ -40,7 +40,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
         log_scale(ax.xaxis)
         log_scale(ax.yaxis)
     handles = {label: handle for ax in axes.flat for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3)
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(3, len(problems)))
     return figure
 
 

@@ -25,14 +25,16 @@ CAPTION = (
     "machine, times the epochs that were run). Labels are the responses of training and validation samples and, for "
     "offline DI, the stored tangents. Solves: one for each response and one, linearised, for each stored tangent. "
     "Storage: training and validation pairs and stored tangents. Targets: tangents and corrected values that were "
-    "solved for while training and thrown away; their time is part of the training's."
+    "solved for while training and thrown away; their time is part of the training's. Same time: the N at which FNO / "
+    "offline DI would take as many seconds, linear in N through those that were timed."
 )
 QUANTITIES = ("field_error", "jacobian_error")
 HEADER = ["Problem", "Method", "N", "λ", "Field error", "Jacobian error", "Seconds", "of them labels"]
-HEADER += ["Solves", "Storage, GB", "Targets"]
+HEADER += ["Solves", "Storage, GB", "Targets", "Same time"]
+CONTROLS = ("fno", "offline_di")  # what more labelled samples are given to
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """What is known of the runs of one block, N and method. A cost that was not measured is not a number."""
 
@@ -56,7 +58,15 @@ class Row:
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs` are runs, records of timing, and ledgers of data and train banks. Nothing is published to stand beside.
+    """The table has a line for each block, N and method. Nothing is published to stand beside."""
+    rows = read(spec, inputs)
+    sizes = {row: same_time(rows, row) for row in rows if row.cell.method == "stcl"}
+    tidy = [_tidy(row, quantity, sizes.get(row, {})) for row in rows for quantity in QUANTITIES]
+    return Table(CAPTION, tidy, HEADER, [_shown(row, sizes.get(row, {})) for row in rows])
+
+
+def read(spec: dict[str, Any], inputs: list[Path]) -> list[Row]:
+    """`inputs` are runs, records of timing, and ledgers of data and train banks.
 
     `spec["problems"]` has the dataset of each problem, and `spec["cells"]` the problem and loss of each path without
     its seed.
@@ -68,13 +78,11 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         for path, record in records.items()
         if "cells" not in record
     }
-    rows = []
+    found = []
     for key, grouped in groupby(read_runs([p for p in inputs if p.suffix != ".json"]), _without_seed):
         runs, (problem, loss) = list(grouped), spec["cells"][key]
-        rows.append(_row(runs, problem, loss, spec["problems"][problem], ledgers, seconds))
-    notes = [note for problem in spec["problems"] for note in buys([row for row in rows if row.problem == problem])]
-    tidy = [_tidy(row, quantity) for row in rows for quantity in QUANTITIES]
-    return Table(" ".join([CAPTION, *notes]), tidy, HEADER, [_shown(row) for row in rows])
+        found.append(_row(runs, problem, loss, spec["problems"][problem], ledgers, seconds))
+    return found
 
 
 def _without_seed(run: Run) -> str:
@@ -114,30 +122,21 @@ def label_cost(ledgers: dict[tuple[str, str, str], dict[str, Any]], dataset: str
     return total
 
 
-def buys(rows: list[Row]) -> list[str]:
-    """Which N the time of each loss of sTCL buys for data alone and stored tangents, one sentence for a problem.
+def same_time(rows: list[Row], row: Row) -> dict[str, float]:
+    """The N at which data alone and stored tangents would take the seconds of a row of the same problem.
 
-    The seconds of these two are taken to be linear in N: labels and updates are.
+    Their seconds are taken to be linear in N, as labels and updates are. Without two timed N there is no such number.
     """
-    controls = {
-        method: [r for r in rows if r.cell.method == method and r.seconds > 0] for method in ("fno", "offline_di")
-    }
-    losses = [row for row in rows if row.cell.method == "stcl" and row.seconds > 0]
-    if not losses or any(len(control) < 2 for control in controls.values()):
-        return []
-    parts = []
-    for row in losses:
-        sizes = {}
-        for method, control in controls.items():
+    found = {}
+    for method in CONTROLS:
+        control = [r for r in rows if (r.problem, r.cell.method) == (row.problem, method) and r.seconds > 0]
+        if len(control) > 1 and row.seconds > 0:
             slope, start = linear_regression([r.cell.n_train for r in control], [r.seconds for r in control])
-            sizes[method] = (row.seconds - start) / slope
-        parts.append(
-            f"{row.name}: {max(0, sizes['fno']):.0f} for FNO and {max(0, sizes['offline_di']):.0f} for offline DI"
-        )
-    return [f"{problem_name(rows[0].problem)}, the N that the same seconds would buy: {'; '.join(parts)}."]
+            found[method] = max(0.0, (row.seconds - start) / slope)
+    return found
 
 
-def _tidy(row: Row, quantity: str) -> dict[str, Any]:
+def _tidy(row: Row, quantity: str, sizes: dict[str, float]) -> dict[str, Any]:
     return {
         "problem": row.problem,
         "method": row.cell.method,
@@ -151,10 +150,11 @@ def _tidy(row: Row, quantity: str) -> dict[str, Any]:
         "solves": _blank(row.labels.solves),
         "gigabytes": _blank(row.labels.gigabytes),
         "targets": _blank(row.targets),
+        **{f"{method}_size": sizes.get(method, "") for method in CONTROLS},
     }
 
 
-def _shown(row: Row) -> list[str]:
+def _shown(row: Row, sizes: dict[str, float]) -> list[str]:
     return [
         problem_name(row.problem),
         row.name,
@@ -166,6 +166,7 @@ def _shown(row: Row) -> list[str]:
         _text(row.labels.solves, ".0f"),
         _text(row.labels.gigabytes, ".3g"),
         _text(row.targets, ".0f"),
+        " / ".join(_text(sizes.get(method, nan), ".0f") for method in CONTROLS) if sizes else "—",
     ]
 
 
