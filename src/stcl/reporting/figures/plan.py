@@ -47,7 +47,21 @@ def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
     if plan.config.studies.conditioning_ablation:
         tables = ("tables/conditioning_ablation.csv",)
         figures["conditioning_ablation"] = FigurePlan("conditioning_ablation", {"dpi": plan.config.figures.dpi}, tables)
+    figures |= {f"inverse/{problem}": _inverse(plan, problem) for problem in plan.inverted}
     return figures
+
+
+def _inverse(plan: Plan, problem: str) -> FigurePlan:
+    """The plan of `inverse`. It shows the training size of the other figures, and the first seed."""
+    cells = {cell.method: cell.path for cell in plan.shown_cells(problem)}
+    return FigurePlan(
+        "inverse",
+        {"dpi": plan.config.figures.dpi, "colormap": plan.config.figures.colormap, "cells": cells},
+        (f"inverse/{problem}.json",),
+        beside=(f"inverse/{problem}.npz",),
+        stores=(f"inverse/{problem}/reference",),
+        problems=(plan.config.loaded(problem),),
+    )
 
 
 def _convergence(plan: Plan) -> FigurePlan:
