@@ -28,6 +28,7 @@ the workflow
 
 errors
     EquationError        what cannot work with a residual, and what to do
+    EquationWarning      a residual that hardly holds at the data
     TangentError         what cannot work with a model, and what to do
 
 help(stcl.TangentConsistency) and the like say more; docs/own-pde.md is a page to read. stcl.inverse is a module of
