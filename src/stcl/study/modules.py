@@ -41,11 +41,11 @@ def of_conditioning(plan: Plan, name: str) -> list[str]:
 
 
 def of_inverse_reference(plan: Plan, name: str) -> list[str]:
-    return ["stcl.stages.inverse_reference", _problem(plan.blocks[name].problem)]
+    return ["stcl.stages.inverse_reference", code_of(plan.blocks[name].problem)]
 
 
 def of_inverse(plan: Plan, name: str) -> list[str]:
-    return ["stcl.stages.inverse", _problem(plan.blocks[name].problem)]
+    return ["stcl.stages.inverse", code_of(plan.blocks[name].problem)]
 
 
 def _of_cell(plan: Plan, cell: Cell) -> Iterator[str]:
