@@ -22,7 +22,14 @@ extensions = ["sphinx.ext.autodoc", "myst_parser"]
 # The source folder is the repository, so that links between pages hold in both places.
 CONTENTS = {
     "Use it": ["docs/tutorial", "docs/own-pde", "docs/site/examples", "docs/site/api"],
-    "The study": ["docs/results", "docs/agreement", "docs/protocol", "docs/own-problem", "config/README"],
+    "The study": [
+        "docs/results",
+        "docs/agreement",
+        "docs/beyond",
+        "docs/protocol",
+        "docs/own-problem",
+        "config/README",
+    ],
     "Run it elsewhere": ["docs/cluster", "profiles/README"],
     "Work on it": ["docs/architecture", "CONTRIBUTING", "benchmarks/README", "CHANGELOG"],
 }

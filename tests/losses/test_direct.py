@@ -126,6 +126,39 @@ def test_a_singular_operator_has_no_target():
     )
 
 
+def test_an_ill_conditioned_operator_is_solved_in_single_precision():
+    """A beam: κ(A) is above 1e6, so a rounded solution leaves a large residual, and is right all the same."""
+    n = 91
+
+    def beam(u, a):
+        inside = torch.nn.functional.pad(u[:, 1:-1], (2, 2))
+        bend = inside[:, 2:] - 2 * inside[:, 1:-1] + inside[:, :-2]
+        return ((bend[:, 2:] - 2 * bend[:, 1:-1] + bend[:, :-2]) * (n - 1) ** 4) - a[:, 1:-1]
+
+    a, u = torch.randn(4, n), 1e-7 * torch.nn.functional.pad(torch.randn(4, n - 2), (1, 1))
+    equation = stcl.Equation(beam, a, u)
+    assert torch.linalg.cond(TangentOperator(equation, u[0], a[0]).matrix()) > 1e6
+    g = torch.ones(4, 1, n - 2)
+    found = solver(equation).at(u.float(), a.float())(g.float())
+    assert found.solved.all()
+    torch.testing.assert_close(found.x.double(), dense(equation, u, a, g), rtol=1e-5, atol=1e-9)
+
+
+def test_half_precision_and_autocast():
+    """What is kept is at least of single precision, and a product under autocast is, too."""
+    direct, (a, u) = solver(), data()
+    for dtype, autocast in ((torch.bfloat16, False), (torch.float32, True)):
+        states = u.to(dtype), a.to(dtype)
+        g = right_hand_sides(direct.equation, *states)
+        with torch.autocast("cpu", enabled=autocast):
+            found = direct.at(*states)(g)
+        assert found.solved.all()
+        eps = torch.finfo(dtype).eps
+        exact = dense(direct.equation, *states, g)
+        torch.testing.assert_close(found.x.double(), exact, rtol=4 * eps, atol=10 * eps * float(exact.abs().max()))
+    assert {one.transposed.dtype for one in direct._kept.values()} == {torch.float32}
+
+
 def test_copies_and_pickles_leave_behind_what_is_kept():
     loss = stcl.TangentConsistency(stcl.Equation(residual, *data(), check=False))
     a, u = data()
