@@ -36,6 +36,7 @@ import yaml  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from stcl import problems  # noqa: E402
+from stcl.losses import rule  # noqa: E402
 from stcl.losses.data import DataLoss, Objective  # noqa: E402
 from stcl.losses.derivative_informed import DerivativeInformed  # noqa: E402
 from stcl.losses.settings import (  # noqa: E402
@@ -129,6 +130,8 @@ def objective_of(kind: str, case: Case, problem: Problem) -> Objective:
         term = StoredTangents(v, labels, case.q, device, seed=0)
         return DerivativeInformed(data_loss, term, RatioWeight(1.0, settings.methods.offline_di.weighting, device))
     method = settings.methods.stcl.model_dump(exclude={"lam", "lambda_grid"}) | {"q": case.q}
+    if kind.endswith("solved_target"):
+        method |= {"form": rule.solved_form(problem).model_dump()}
     if kind.endswith("unlabelled"):
         method |= unlabelled(settings.methods.stcl.settled_form)
     responses = torch.ones(1, *problem.layout.response_shape)
@@ -172,7 +175,8 @@ def neuraloperator(c_in: int, c_out: int, width: int, modes: int) -> nn.Module:
 def kinds() -> list[str]:
     peer = ["neuraloperator_data_only"] if importlib.util.find_spec("neuralop") else []
     validation = ["textbook_validation", "validation"]
-    return [*validation, "textbook_data_only", *peer, "data_only", "textbook_stcl", "stcl", "unlabelled", "offline_di"]
+    ours = ["data_only", "textbook_stcl", "stcl", "solved_target", "unlabelled", "offline_di"]
+    return [*validation, "textbook_data_only", *peer, *ours]
 
 
 def in_turns(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
@@ -230,6 +234,7 @@ def main() -> None:
     ratios = {
         "stcl_speedup_vs_textbook": ratio(seconds["textbook_stcl"], seconds["stcl"]),
         "stcl_over_data_only": ratio(seconds["stcl"], seconds["data_only"]),
+        "solved_target_over_stcl": ratio(seconds["solved_target"], seconds["stcl"]),
         "unlabelled_over_stcl": ratio(seconds["unlabelled"], seconds["stcl"]),
         "offline_di_over_data_only": ratio(seconds["offline_di"], seconds["data_only"]),
         "data_only_speedup_vs_textbook": ratio(seconds["textbook_data_only"], seconds["data_only"]),

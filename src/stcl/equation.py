@@ -57,6 +57,7 @@ class Equation:
     tangent_class = None
     tangent_residual = None
     input_derivative = None
+    state_products = None
     five_coefficients = None
     march = None
     viscosity = None

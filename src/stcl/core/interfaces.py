@@ -74,6 +74,10 @@ class DiscreteEquation(Differentiable, Protocol):
         """How many values of u the equation takes as fixed."""
 
     @property
+    def state_products(self) -> Callable[..., Any] | None:
+        """(u, a) ↦ the map w ↦ A w, [B, q, ...], without a gradient, where many products are faster so; or None."""
+
+    @property
     def five_coefficients(self) -> Callable[..., Any] | None:
         """(u, a) ↦ A at the interior nodes of a rectangle, as five coefficients [B, 1, m1, m2] of each node; or None.
 

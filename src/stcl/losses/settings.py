@@ -148,7 +148,7 @@ class Krylov(Settings):
     metric: EllipticMetricSettings = Field(
         default_factory=FittedLaplacian, description="the metric that preconditions the steps"
     )
-    steps: Positive = Field(12, description="number m of steps")
+    steps: Positive = Field(10, description="number m of steps")
     method: Solver | None = Field(None, description="Krylov method; if left out, the one that fits the operator")
 
 
@@ -169,7 +169,7 @@ class Stokes(Settings):
     """A few GMRES steps with a Stokes preconditioner, for two velocities and a pressure between walls."""
 
     name: Literal["stokes"] = Field("stokes", description="the name by which the configuration asks for this solver")
-    steps: Positive = Field(14, description="number of steps")
+    steps: Positive = Field(11, description="number of steps")
     viscosity: PositiveFloat | None = Field(
         None, description="viscosity µ of the preconditioner; if left out, it is the problem's mu"
     )

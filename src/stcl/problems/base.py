@@ -46,7 +46,7 @@ class Problem(ABC):
         """What is written out belongs to one residual: a class with another one does not inherit it."""
         super().__init_subclass__(**kwargs)
         if "residual" in vars(cls):
-            for name in ("tangent_residual", "input_derivative", "five_coefficients", "march"):
+            for name in ("tangent_residual", "input_derivative", "state_products", "five_coefficients", "march"):
                 if name not in vars(cls):
                     setattr(cls, name, None)
 
@@ -143,6 +143,7 @@ class Problem(ABC):
     # `stcl.core.interfaces.DiscreteEquation` asks for these, too. Most problems have nothing to add to them.
     tangent_residual: ClassVar[Callable[..., Any] | None] = None
     input_derivative: ClassVar[Callable[..., Any] | None] = None
+    state_products: ClassVar[Callable[..., Any] | None] = None
     five_coefficients: ClassVar[Callable[..., Any] | None] = None
     saddle: ClassVar[bool | None] = None
     held_nodes: ClassVar[int] = 0

@@ -23,12 +23,12 @@ def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes:
     for j in range(steps):
         known, column = basis[:, : j + 1], shares[:, :, j]
         w = operator(preconditioner(basis[:, j].view(g.shape))).reshape(len(flat), 1, -1)
-        before, share = torch.linalg.vector_norm(w, dim=2), torch.bmm(known, w.mT)
-        w = torch.baddbmm(w, share.mT, known, alpha=-1)
+        before, share = torch.linalg.vector_norm(w, dim=2), torch.bmm(w, known.mT)
+        w = torch.baddbmm(w, share, known, alpha=-1)
         rest = torch.linalg.vector_norm(w, dim=2)
         # The Krylov space is exhausted where Arnoldi only returns rounding errors.
         rest = torch.where(rest > 10 * torch.finfo(g.dtype).eps * before, rest, 0)
-        column[:, : j + 2] = torch.cat([share.squeeze(2), rest], 1)
+        column[:, : j + 2] = torch.cat([share.squeeze(1), rest], 1)
         basis[:, j + 1] = w.squeeze(1) * (rest > 0) / _nonzero(rest)
         rotated = torch.bmm(turn, column.unsqueeze(2)).squeeze(2)
         pair = rotated[:, j : j + 2]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stcl.core.interfaces import Differentiable
+from stcl.core.interfaces import Differentiable, DiscreteEquation
 from stcl.tangent.scalar_factors import ScalarFactors
 
 
@@ -35,8 +35,10 @@ def state_derivative(equation: Differentiable, u: Tensor, a: Tensor, w: Tensor) 
     return torch.func.vmap(along, in_dims=1, out_dims=1)(w)
 
 
-def products(equation: Differentiable, u: Tensor, a: Tensor) -> Callable[[Tensor], Any]:
-    """w ↦ A(u,a) w, as the equation has written it out or by forward mode: many products with the same A."""
+def products(equation: DiscreteEquation, u: Tensor, a: Tensor) -> Callable[[Tensor], Any]:
+    """w ↦ A(u,a) w without a gradient, as the equation has written it out or by forward mode."""
+    if equation.state_products is not None:
+        return equation.state_products(u, a)
     written = equation.tangent_residual
     if written is None:
         return lambda w: state_derivative(equation, u, a, w)

@@ -50,16 +50,18 @@ class Stokes:
                 f"then one of continuity, got blocks of {self.unknowns.sizes}"
             )
         self._first_along_rows = layout.axes == ("x1", "x2")  # whether x1 is the first axis of the arrays
-        self._sines = [basis("sine", m)[0] for m, _ in nodes]
+        sines = [basis("sine", m)[0] for m, _ in nodes]
         differences = [(np.eye(m, k=1) - np.eye(m, k=-1)) / (2 * h) for m, h in nodes]
-        self._slopes = [s @ d @ s for s, d in zip(self._sines, differences, strict=True)]
         waves = [frequencies("sine", m) for m, _ in nodes]  # 2 sin(θ/2); sin²θ is their square times 1 − sin²(θ/2)
         spacings = [h for _, h in nodes]
         bends = [(f / h) ** 2 for f, h in zip(waves, spacings, strict=True)]
         slopes = [(f / h) ** 2 * (1 - f**2 / 4) for f, h in zip(waves, spacings, strict=True)]
         laplacian = bends[0][:, None] + bends[1]
-        self._inverse = 1 / (viscosity * laplacian)
-        self._schur = viscosity * laplacian / (slopes[0][:, None] + slopes[1])
+        # Tables have zeros for the walls: matrices of the whole grid multiply faster than those of the interior nodes.
+        self._sines = [np.pad(s, 1) for s in sines]
+        self._slopes = [np.pad(s @ d @ s, 1) for s, d in zip(sines, differences, strict=True)]
+        self._inverse = np.pad(1 / (viscosity * laplacian), 1)
+        self._schur = np.pad(viscosity * laplacian / (slopes[0][:, None] + slopes[1]), 1)
 
     @property
     def products(self) -> int:
@@ -69,20 +71,14 @@ class Stokes:
     def at(self, u: Tensor, a: Tensor) -> Callable[[Any], Solved]:
         product = products(self.equation, u, a)
 
-        def operator(x: Tensor) -> Tensor:
-            momentum, continuity, *_ = product(torch.nn.functional.pad(x, (1, 1, 1, 1)))
-            return torch.cat([momentum, continuity.unsqueeze(2)], 2)
-
         def solve(g: Any) -> Solved:
-            momentum, continuity, *_ = g
-            joined = torch.cat([momentum, continuity.unsqueeze(2)], 2)
-            found = gmres(operator, joined, self.precondition, self.settings.steps, axes=3)
-            return Solved(torch.nn.functional.pad(found.x, (1, 1, 1, 1)), found.residual, found.solved)
+            found = gmres(lambda x: _joined(product(x)), _joined(g), self.precondition, self.settings.steps, axes=3)
+            return Solved(*found)
 
         return torch.no_grad()(solve)
 
     def precondition(self, r: Tensor) -> Tensor:
-        """The preconditioner applied to momentum and continuity r [B, q, 3, m2, m1]."""
+        """The preconditioner applied to momentum and continuity r [B, q, 3, n2, n1], which vanish at the walls."""
         inverse, schur, rows, columns = (like(r, t) for t in (self._inverse, self._schur, *self._sines))
         slope_rows, slope_columns = (like(r, s) for s in self._slopes)
         waves = _both(r, rows, columns)
@@ -96,8 +92,17 @@ class Stokes:
         return _both(waves, rows, columns)
 
 
+def _joined(residual: Any) -> Tensor:
+    """Momentum and continuity as fields [B, q, 3, n2, n1] that vanish at the walls."""
+    momentum, continuity, *_ = residual
+    joined = momentum.new_zeros(*momentum.shape[:2], 3, *(m + 2 for m in momentum.shape[3:]))
+    joined[:, :, :2, 1:-1, 1:-1] = momentum
+    joined[:, :, 2, 1:-1, 1:-1] = continuity
+    return joined
+
+
 def _both(x: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """left x right for fields x [..., m2, m1] and symmetric matrices, as a new tensor."""
+    """left x right for fields x [..., n2, n1] and symmetric matrices, as a new tensor."""
     return _left(left, (x.reshape(-1, x.shape[-1]) @ right).view(x.shape))
 
 
