@@ -8,7 +8,7 @@ SNAKEFILES := Snakefile rules workflow/Snakefile
 PROVENANCE := results/$(PRESET)/provenance.html
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test slow slurm lint types coverage format docs clean
+.PHONY: help quick test slow slurm lint types coverage format docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,8 +54,13 @@ format: $(VENV)/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt $(SNAKEFILES)
 
-docs: $(VENV)/workflow.installed ## write what is generated again: config/README.md, the schema, the graphs, the table of rooms, docs/agreement.md
+docs: $(VENV)/workflow.installed ## write what is generated again: config/README.md, the schema, the graphs, the table of rooms, docs/agreement.md, docs/beyond.md
 	$(BIN)/python -m stcl.reporting.docs
+
+# A warning is an error, and every page is made anew.
+site: $(VENV)/docs.installed ## build the documentation as a site that opens offline: build/site/index.html
+	$(BIN)/sphinx-build -q -E -W --keep-going -d build/doctrees -c docs/site . build/site
+	@echo build/site/index.html
 
 clean: ## remove results and unfinished work
 	rm -rf results work

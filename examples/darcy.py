@@ -5,7 +5,6 @@ from torch.func import jacfwd, vmap
 from torch.nn.functional import mse_loss, pad
 
 import stcl
-from stcl.operators.fno import FNO
 
 N, NODES = 13, torch.linspace(0, 1, 13)  # of each side
 MESH = torch.cartesian_prod(NODES, NODES).reshape(1, N, N, 2)
@@ -33,7 +32,7 @@ def solve(a):
     return pad(interior.reshape(-1, N - 2, N - 2), (1, 1, 1, 1))
 
 
-class Model(FNO):
+class Model(stcl.FNO):
     def forward(self, a):
         return super().forward(torch.cat([a[..., None], MESH.expand(len(a), N, N, 2)], -1))[..., 0]
 

@@ -25,6 +25,7 @@ from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import Plan
 from stcl.core.canonical import canonical
+from stcl.problems import code_of
 from stcl.runtime.provenance import code_id
 from stcl.reporting import captions, status, terminal
 from stcl.reporting.figures.plan import figure_plans
@@ -60,7 +61,7 @@ wildcard_constraints:
     decision="|".join(PLAN.decisions) or "none",
     table="|".join(TABLES),
     figure="|".join(FIGURES),
-    group="|".join([*PROBLEMS, "minres_iterations", "sketch_runtime"]),
+    group="|".join([*PROBLEMS, *(f"{name}-beyond" for name in PLAN.beyond), "minres_iterations", "sketch_runtime"]),
     cell=r"[a-z][a-z0-9_-]*/N\d+/[a-z_]+/lam[A-Za-z0-9.+-]+/seed\d+",
 
 
@@ -112,6 +113,12 @@ def training_options(wildcards, input):
     """The command-line options for the inputs that only some cells have."""
     given = [name for name in ("bank", "decision", "val_bank") if name in input.keys()]
     return " ".join(f"--{name.replace('_', '-')} {input[name]}" for name in given)
+
+
+def stored_tangents(wildcards):
+    """The train bank of an sTCL cell. It is no input: where it is there, its tangents put the equation to the test."""
+    cell = PLAN.cells[wildcards.cell]
+    return f"--stored {OUT}/banks/{PLAN.blocks[cell.block].dataset}/train.json" if cell.method == "stcl" else ""
 
 
 def test_inputs(block):

@@ -21,7 +21,7 @@ rule report:
         ENVIRONMENT
     params:
         config=canonical(PLAN.config.model_dump(mode="json", by_alias=True)),
-        code=code_id("stcl.reporting.report.page", *(f"stcl.problems.{PLAN.config.loaded(name)}" for name in PROBLEMS)),
+        code=code_id("stcl.reporting.report.page", *(code_of(PLAN.config.loaded(name)) for name in PROBLEMS)),
     shell:
         "python -m stcl.reporting.report.page --config {params.config:q} --out {output}"
         " --tables {input.tables} --runs {input.runs} --figures {input.figures} --stores {input.stores} > {log} 2>&1"

@@ -1,6 +1,7 @@
 """The command `stcl`.
 
 stcl diagnose my_problem.py        a file that defines `equation`, an stcl.Equation
+stcl diagnose poisson.py           a file that defines a problem, a subclass of stcl.Problem
 stcl diagnose helmholtz            a problem of this package
 stcl predict RUN a.npy u.npy       responses of a trained network; RUN is results/<preset>/runs/<cell>
 stcl status                        how far the studies below `results` are
@@ -21,20 +22,25 @@ PREDICTED = 64  # inputs that go through a network at once
 
 
 def load(source: str, options: dict[str, Any]) -> Any:
-    """The equation that a file defines, or the problem with this name."""
+    """The equation that a file defines, or its problem, or the problem with this name."""
+    from stcl import problems
+
     path = Path(source)
     if path.suffix != ".py":
-        from stcl import problems
-
         return problems.load(source, **options)
     if not path.is_file():
         raise ValueError(f"no file {source}")
-    if options:
-        raise ValueError("options are for the problems of this package; set what you need in the file itself")
     defined = runpy.run_path(source)
-    if "equation" not in defined:
-        raise ValueError(f"{source} must define `equation`, for example: equation = stcl.Equation(residual, a, u)")
-    return defined["equation"]
+    if "equation" in defined:
+        if options:
+            raise ValueError("options are for problems; set what you need in the file itself")
+        return defined["equation"]
+    if any(isinstance(found, type) and issubclass(found, problems.Problem) for found in defined.values()):
+        return problems.load(source, **options)
+    raise ValueError(
+        f"{source} must define `equation`, for example: equation = stcl.Equation(residual, a, u); "
+        f"or a problem, a subclass of stcl.Problem"
+    )
 
 
 def main() -> None:
@@ -48,8 +54,8 @@ def main() -> None:
         help="which form of the loss fits an equation, and why",
         description="Probe the tangent operator of an equation and print the form of the loss that fits it.",
     )
-    diagnose.add_argument("source", help="a Python file that defines `equation`, or the name of a problem")
-    diagnose.add_argument("--options", type=json.loads, default={}, help="of a named problem, e.g. '{\"n\": 33}'")
+    diagnose.add_argument("source", help="a Python file that defines `equation` or a problem, or the name of a problem")
+    diagnose.add_argument("--options", type=json.loads, default={}, help="of a problem, e.g. '{\"n\": 33}'")
     predict = commands.add_parser(
         "predict",
         help="responses and tangents of a trained network",

@@ -3,33 +3,41 @@
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from stcl.core.infer_layout import without_ones
-from stcl.core.interfaces import DiscreteEquation, OperatorClass
-from stcl.equation import Equation
+from stcl.core.interfaces import DiscreteEquation, OperatorClass, TargetForm
+from stcl.equation import Equation, check_batch
 from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
 from stcl.losses.kept_weight import KeptWeight
-from stcl.losses.rule import choose
+from stcl.losses.rule import WORTH_CORRECTING, choose, with_kept_solver
 from stcl.losses.scale import Scale
 from stcl.losses.settings import (
     FormSettings,
+    Krylov,
     KrylovTarget,
     LerayOseen,
     NormalizedResidual,
     PreconditionedResidual,
     Residual,
+    SolvedTarget,
     Weighting,
+    solvers_of,
 )
+from stcl.losses.solvers.direct import Direct, fingerprints
 from stcl.losses.spaces import Spaces
+from stcl.losses.unlabelled_tangents import SOLVED, Judged, UnlabelledTangents
 from stcl.probe import probe
 from stcl.tangents import TangentError, value_and_tangents
 
+InputsOf = Tensor | Callable[[int], Any] | None  # inputs, or a function of their number
 DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or a function that computes it from the prediction
 
 FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target")
@@ -42,7 +50,8 @@ class TangentConsistency(nn.Module):
 
     equation    an Equation, a residual function F(u, a), or a problem of this package. A bare function becomes an
                 Equation of the first batch it sees.
-    form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule. A name
+    form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule; if it
+                has few unknowns, its inverse is kept for every label, in up to 1 GiB of memory. A name
                 (residual, normalized_residual, preconditioned_residual or krylov_target) stands for that form, and its
                 metric, if it has one, is fitted to the operator. A form with its settings, such as
                 Residual(detach_state=False), is taken as it is.
@@ -53,6 +62,9 @@ class TangentConsistency(nn.Module):
     lam         λ, the ratio of derivative to data loss: γ = λ EMA(L_data) / EMA(L_deriv)
     weighting   how fast the averages forget, and more: a Weighting
     scale       a Scale, if the model works with other numbers than the equation, normalised ones for example
+    value       what the model's value is drawn to at unlabelled inputs, see `forward`: "corrected", to itself after one
+                Newton step of the equation, which needs a form that solves for its target; "none"; or "auto", which
+                takes "corrected" where that form is there and such a step leaves solved responses as they are, to 5 %
 
     It is an nn.Module: as an attribute of another one it keeps its averages in that one's state_dict. They do not move
     in eval mode and under torch.no_grad. At the first update one line says what was chosen and why. It goes to the
@@ -63,12 +75,13 @@ class TangentConsistency(nn.Module):
     ...     return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 256 + u[:, 1:-1] ** 3 - a[:, 1:-1]
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Sequential(torch.nn.Linear(17, 32), torch.nn.Tanh(), torch.nn.Linear(32, 17))
-    >>> a, u = torch.randn(8, 17), torch.nn.functional.pad(torch.randn(8, 15), (1, 1))
+    >>> u = torch.nn.functional.pad(torch.randn(8, 15), (1, 1))
+    >>> a = torch.nn.functional.pad(residual(u, torch.zeros(8, 17)), (1, 1))  # whose solution is u
     >>> tangents = stcl.TangentConsistency(residual, lam=0.5)
     >>> data = torch.nn.functional.mse_loss(model(a), u)
     >>> loss = data + tangents(model, a, u)
     >>> tangents
-    TangentConsistency(krylov_target, cg, 5 steps; q = 4, λ = 0.5; u on x (17 nodes))
+    TangentConsistency(solved_target, direct; q = 4, λ = 0.5; u on x (17 nodes))
     >>> round((loss / data).item(), 4)  # at the first update the derivative term counts exactly λ
     1.5
     """
@@ -82,6 +95,7 @@ class TangentConsistency(nn.Module):
         lam: float = 1.0,
         weighting: Weighting | None = None,
         scale: Scale | None = None,
+        value: str = "auto",
     ) -> None:
         super().__init__()
         if isinstance(form, str) and form not in ("auto", *FORMS):
@@ -92,30 +106,48 @@ class TangentConsistency(nn.Module):
             raise ValueError(f"directions must be None, 'white', a tensor or a function, got {directions!r}")
         if scale is not None and not isinstance(scale, Scale):
             raise ValueError(f"scale must be a stcl.Scale(a=(mean, deviation), u=(mean, deviation)), got {scale!r}")
-        self.q, self.lam, self.scale = q, lam, scale
+        if value not in ("auto", "none", "corrected"):
+            raise ValueError(f"value must be 'auto', 'none' or 'corrected', got {value!r}")
+        self.q, self.lam, self.scale, self.value = q, lam, scale, value
         self.weight = KeptWeight(lam, weighting or Weighting())
         self.form: str | FormSettings = form  # it becomes settings as soon as the equation is known
         self.reasons: list[str] = []  # why "auto" chose these settings
         self.last: Losses | None = None  # the terms of the last update, without gradients
         self.equation: DiscreteEquation | None = None
         self._given = (equation, directions)  # in a tuple, where torch does not take a module for a part of this one
-        self._first = True
+        self._first = True  # whether tangents are still to be checked
+        self.announced = False  # whether a line has said what was chosen
+        self._beyond: UnlabelledTangents | None = None  # the term at unlabelled inputs, once there are any
         if not callable(equation):
             self._use(equation)
 
     def forward(
-        self, model: Callable[[Tensor], Tensor], a: Any, u: Any = None, data: DataLossOf | None = None
+        self,
+        model: Callable[[Tensor], Tensor],
+        a: Any,
+        u: Any = None,
+        data: DataLossOf | None = None,
+        unlabelled: InputsOf = None,
     ) -> Tensor:
         """The weighted term for inputs a [B, ...] and their labels u.
 
         Its weight compares it with the data loss. That is `data` if you give it, and otherwise the mean square of
         S_θ(a) − u, which costs nothing more. Without labels and data loss the weight is λ itself. Without labels a
         Krylov form linearises at the prediction.
+
+        `unlabelled` are inputs [B', ...] that nobody has solved, or a function B ↦ [B, ...] that draws them. Tangents
+        are judged there, too, and L_deriv is the mean over all inputs. With `value`, a squared error of the prediction
+        is added, which counts there what it counts in the data loss.
         """
-        return self.with_prediction(model, a, u, data)[1]
+        return self.with_prediction(model, a, u, data, unlabelled)[1]
 
     def with_prediction(
-        self, model: Callable[[Tensor], Tensor], a: Any, u: Any = None, data: DataLossOf | None = None
+        self,
+        model: Callable[[Tensor], Tensor],
+        a: Any,
+        u: Any = None,
+        data: DataLossOf | None = None,
+        unlabelled: InputsOf = None,
     ) -> tuple[Tensor, Tensor]:
         """The prediction S_θ(a) and the weighted term.
 
@@ -131,6 +163,9 @@ class TangentConsistency(nn.Module):
         if self._first:
             _check_tangents(model, w)
         state = spaces.responses(prediction, "the model's output")
+        solver = getattr(self.tangent_form, "solver", None)
+        if isinstance(solver, Direct):  # it knows samples by what the user gave, and keeps nothing for a prediction
+            solver.keys_of = lambda *_: None if u is None else fingerprints(u, a)
         derivative = self.tangent_form(
             inputs,
             state,
@@ -138,20 +173,85 @@ class TangentConsistency(nn.Module):
             spaces.response_tangents(prediction, w),
             label=state if label is None else label,
         )
-        if self._first:
-            self._first = False
+        compared, value = _compared(prediction, u, data), None
+        if unlabelled is not None:
+            there, count = self._judged(model, a, unlabelled, label)
+            derivative = torch.lerp(derivative, there.derivative, count / (len(a) + count))
+            value = there.value * self._error_weight(state, label, compared)
+        self._first = False
+        if not self.announced:
+            self.announced = True
             _say(f"stcl: {self!r}: {'; '.join(self.reasons) or 'as asked for'}")
-        return prediction, self._weighted(derivative, _compared(prediction, u, data))
+        return prediction, self._weighted(derivative, compared, value)
 
-    def _weighted(self, derivative: Tensor, data: Tensor | None) -> Tensor:
-        """γ · L_deriv, where γ compares it with a data loss and is λ where there is none."""
+    def _judged(
+        self, model: Callable[[Tensor], Tensor], a: Tensor, unlabelled: InputsOf, label: Tensor | None
+    ) -> tuple[Judged, int]:
+        """The losses at inputs without labels, and their number."""
+        given, _ = _tensors(model, unlabelled(len(a)) if callable(unlabelled) else unlabelled, None)
+        inputs = self.spaces.inputs(given)
+        solver = getattr(self.tangent_form, "solver", None)
+        if isinstance(solver, Direct):  # none of these inputs comes again
+            solver.keys_of = lambda *_: None
+        if self._beyond is None:
+            self._beyond = self._without_labels()
+        if self._beyond.largest is not None and label is not None:
+            size = self.spaces.layout.score(label).flatten(1).norm(dim=1).max()
+            self._beyond.largest = torch.maximum(self._beyond.largest.to(size), size)
+        self.directions.inputs = given
+        v = self.directions.draw(len(given))
+        prediction, w = value_and_tangents(model, given, v)
+        state = self.spaces.responses(prediction, "the model's output")
+        tangents = self.spaces.response_tangents(prediction, w)
+        return self._beyond.judge(inputs, state, self.spaces.input_tangents(given, v), tangents), len(given)
+
+    def _without_labels(self) -> UnlabelledTangents:
+        """The term at unlabelled inputs. Whether a correction is worth anything is tried on solved responses."""
+        equation, form = self.equation, self.tangent_form
+        if equation is None:
+            raise ValueError("there is no equation yet")
+        a, u = equation.states(8)
+        score = equation.layout.score
+        solves = isinstance(form, TargetForm)
+        # An indefinite operator may be nearly singular. What is larger than every label is taken for a resonance.
+        resonant = solves and self._class == "indefinite"
+        largest = score(u).flatten(1).norm(dim=1).max() if resonant else None
+        term = partial(UnlabelledTangents, equation, form, lambda p, q: mse_loss(score(p), score(q)))
+        if not solves:
+            if self.value == "corrected":
+                raise ValueError(f"value='corrected' needs a form that solves for its target, not {_short(self.form)}")
+            return term(value="none")
+        beyond = term(value="corrected", correct=True, largest=largest)
+        if beyond.kept_from_zero(u, a) < 0.5:
+            raise ValueError(
+                f"the solver of {_short(self.form)} does not solve for most of your own responses to {SOLVED:.0%}, so "
+                f"it cannot tell which unlabelled inputs are near a resonance; give the form with more steps"
+            )
+        change = beyond.change(u, a) if self.value == "auto" else 0.0
+        if self.value == "none" or change > WORTH_CORRECTING:
+            beyond.value = "none"
+        if change > WORTH_CORRECTING:
+            self.reasons.append(f"a Newton step moves your labels by {change:.0%}: values are not drawn to it")
+        return beyond
+
+    def _error_weight(self, state: Tensor, label: Tensor | None, data: Tensor | None) -> Tensor | float:
+        """What a mean squared error counts in the data loss: 1 if that is what the data loss is."""
+        if label is None or data is None:
+            return 1.0
+        score = self.spaces.layout.score
+        error = mse_loss(score(state.detach()), score(label))
+        return data.detach() / error.clamp_min(torch.finfo(error.dtype).tiny)
+
+    def _weighted(self, derivative: Tensor, data: Tensor | None, value: Tensor | None) -> Tensor:
+        """γ · L_deriv, where γ compares it with a data loss and is λ where there is none, and the value's term."""
         if data is None:
             gamma, data = torch.full_like(derivative, self.lam), torch.zeros_like(derivative)
         else:
             data = data.detach()
             gamma = self.weight(data, derivative).detach()
-        term = gamma * derivative
-        self.last = Losses(data + term.detach(), data, derivative.detach(), gamma)
+        term = gamma * derivative if value is None else gamma * derivative + value
+        seen = None if value is None else value.detach()
+        self.last = Losses(data + term.detach(), data, derivative.detach(), gamma, seen)
         return term
 
     def _spaces(self, a: Tensor, u: Tensor | None) -> Spaces:
@@ -169,16 +269,18 @@ class TangentConsistency(nn.Module):
             if scale is not None:
                 a, u = scale.inputs(a), scale.responses(u)
             self._use(Equation(residual, a, u))  # type: ignore[arg-type]  # what is no equation is a function
+        elif self._first and u is not None:
+            check_batch(self.equation, self.spaces.inputs(a), self.spaces.responses(u, "labels u"))
         return self.spaces
 
     def _use(self, equation: DiscreteEquation) -> None:
         """Settle on an equation, and on all that follows from it."""
-        self.form, self.reasons, tangent_class = settle(self.form, equation)
-        self.tangent_form = forms.load(equation, self.form, tangent_class)
+        self.form, self.reasons, self._class = settle(self.form, equation)
+        self.tangent_form = forms.load(equation, self.form, self._class)
         layout = equation.layout
         given = equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
         self.spaces = Spaces(layout, given, self.scale)
-        known = (lambda: equation.states(8)[0]) if self.scale is None else None  # the model's are not known otherwise
+        known = partial(_known_inputs, equation) if self.scale is None else None  # those of a scaled model are not
         self.directions = BatchDirections(self._given[1], self.q, known)
         self.equation = equation
 
@@ -202,14 +304,16 @@ def settle(
         return Residual(), [], None
     if form == "normalized_residual":
         return NormalizedResidual(), [], None
-    if not isinstance(form, str) and (equation.tangent_class is not None or not isinstance(form, KrylovTarget)):
+    if not isinstance(form, str) and (equation.tangent_class is not None or not _needs_class(form)):
         return form, [], equation.tangent_class
     found = probe(equation, conditions=False)
     tangent_class: OperatorClass = equation.tangent_class or found.krylov_class
     if not isinstance(form, str):
         return form, [], tangent_class
     if form == "auto":
-        return *choose(found), tangent_class
+        chosen, reasons = choose(found)
+        kept, why = with_kept_solver(found, chosen)
+        return kept, reasons + why, tangent_class
     if found.metric is None:
         raise ValueError(
             f"{form} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "
@@ -222,6 +326,15 @@ def settle(
             )
         return KrylovTarget(metric=found.metric, solver=found.solver), [], tangent_class
     return PreconditionedResidual(metric=found.metric), [], tangent_class
+
+
+def _needs_class(form: FormSettings) -> bool:
+    """Whether the Krylov method of a form must fit the class of A."""
+    return isinstance(form, KrylovTarget) or any(isinstance(solver, Krylov) for solver in solvers_of(form))
+
+
+def _known_inputs(equation: DiscreteEquation) -> Tensor:
+    return equation.states(8)[0]
 
 
 def _tensors(model: Any, a: Any, u: Any) -> tuple[Tensor, Tensor | None]:
@@ -265,9 +378,11 @@ def _short(form: str | FormSettings) -> str:
     """A form in a few words."""
     if isinstance(form, str):
         return form
-    words = [form.name, getattr(form, "solver", None), getattr(getattr(form, "metric", None), "name", None)]
+    words = [form.name, getattr(getattr(form, "metric", None), "name", None)]
     if isinstance(form, KrylovTarget):
-        words[2] = f"{form.steps} steps"
+        words[1:] = [form.solver, f"{form.steps} steps"]
+    if isinstance(form, SolvedTarget):
+        words[1:] = [form.solver.name]
     return ", ".join(word for word in words if word)
 
 

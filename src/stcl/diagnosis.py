@@ -1,5 +1,6 @@
 """One page on an equation: what its tangent operator is like, which form of the loss fits it, why, and at what cost."""
 
+import copy
 import math
 import statistics
 import time
@@ -7,14 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
+from stcl.consistency import TangentConsistency
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm
+from stcl.core.settings import Settings
+from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.directions import combinations
-from stcl.losses.rule import Findings, choose
-from stcl.losses.settings import FittedLaplacian, FormSettings, KrylovTarget
+from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
+from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, KrylovTarget, SolvedTarget
 from stcl.probe import operators_of, probe
+from stcl.tangent.data_check import SAMPLES, Agreement, agreement
+from stcl.tangent.data_verdict import parts, verdict
 from stcl.tangent.spectrum import ritz_values
 from stcl.tangent.structure import block_signs
 
@@ -25,10 +32,30 @@ CLASSES = {
     "saddle": "velocities with a multiplier",
     "advective": "steady, without a Laplacian",
 }
+VERDICTS = {
+    "holds": "holds",
+    "doubtful": "is doubtful",
+    "contradicted": "is contradicted by the data",
+    "without slope": "has no slope in u; is the residual squared?",
+}
 BATCH, Q = 8, 4  # samples and directions of the update whose cost is measured
 STARTS = 4  # random vectors whose Lanczos steps make the picture of the spectrum
 STEPS = 60  # Lanczos steps from each random vector
+ROUNDS = 8  # updates of each kind whose times are compared; the first of them does not count
 WIDTH = 40  # characters of the longest bar of the spectrum
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an update with the loss costs, in updates with data alone."""
+
+    model: str
+    milliseconds: float  # of an update with data alone
+    ratios: list[tuple[str, float]]  # how the loss is set up, and the time of an update over that with data alone
+
+    def __str__(self) -> str:
+        lines = [f"price      an update with data alone is 1, {self.milliseconds:.2g} ms here with {self.model}:"]
+        return "\n".join(lines + [f"           {ratio:5.1f}  {name}" for name, ratio in self.ratios])
 
 
 @dataclass(frozen=True)
@@ -42,17 +69,31 @@ class Diagnosis:
     spectrum: list[tuple[float, float]]  # eigenvalues of (A + Aᵀ)/2, or stand-ins for them, and the share of each
     milliseconds: float  # time of the form and its gradient in one update
     extra_products: str
+    agreement: Agreement  # how well the equation holds at its states
+    price: Price
+
+    @property
+    def kind(self) -> str:
+        """The class of A in words. Only what is symmetric and positive is called spd."""
+        kind = self.findings.tangent_class
+        if kind != "spd":
+            return f"{kind}: {CLASSES[kind]}"
+        if max(value for value, _ in self.spectrum) < 0:
+            return "definite: elliptic, with −A positive: the equation is written with the other sign"
+        return f"spd: {CLASSES[kind]}" if self.findings.symmetric else "definite: elliptic"
 
     def __str__(self) -> str:
         found = self.findings
-        kind = found.tangent_class
         symmetry = "symmetric" if found.symmetric else f"not symmetric, ‖A − Aᵀ‖/‖A‖ = {found.symmetry_defect:.1e}"
         held = "" if found.condition_joint is None else ", in the scored responses; the others are held"
         raw = _bound(found.condition_raw, found.condition_raw_is_bound)
         lines = [
             self.title,
             "",
-            f"class      {kind}: {CLASSES[kind]}; {symmetry}",
+            f"data       F(u, a) = 0 {VERDICTS[verdict(self.agreement)]}: at the states",
+            *(f"           {part}" for part in parts(self.agreement)),
+            "",
+            f"class      {self.kind}; {symmetry}",
             "",
             "spectrum of (A + Aᵀ)/2: share of the eigenvalues",
             *histogram(self.spectrum),
@@ -68,29 +109,38 @@ class Diagnosis:
         lines += ["", f"form       {self.form.name}"]
         lines += [f"           {line}" for line in _settings(self.form)]
         lines += ["", *(f"{'why' if i == 0 else '   '}        {reason}" for i, reason in enumerate(self.reasons))]
+        lines += ["", f"unlabelled {without_labels(self.form)}"]
         lines += [
             "",
             f"cost       an update of {BATCH} samples with q = {Q}, beside the data loss:",
             f"           network   {Q} tangents along the value it computes anyway, and their backward pass",
             f"           equation  {Q} products with its derivative a sample{self.extra_products}",
             f"                     {self.milliseconds:.1f} ms with gradient here, threads: {torch.get_num_threads()}",
+            "",
+            str(self.price),
         ]
         return "\n".join(lines)
 
 
-def diagnose(equation: DiscreteEquation) -> Diagnosis:
+def diagnose(equation: DiscreteEquation, model: nn.Module | None = None) -> Diagnosis:
     """Probe an equation and apply the decision rule to what was measured.
+
+    The price of an update is measured with a copy of your model, which takes the equation's inputs in the shape that
+    you gave them; without one, with a small MLP. The cheaper the model, the more the loss weighs.
 
     >>> import torch, stcl
     >>> def residual(u, a):  # u'' + 30² u = a on 33 nodes, u = 0 at both ends
     ...     return (u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 1024 + 900 * u[:, 1:-1] - a[:, 1:-1]
-    >>> a, u = torch.randn(4, 33), torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
+    >>> u = torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
+    >>> a = torch.nn.functional.pad(residual(u, torch.zeros(4, 33)), (1, 1))  # whose solution is u
     >>> page = stcl.diagnose(stcl.Equation(residual, a, u))
-    >>> page.findings.tangent_class, page.form.solver
-    ('indefinite', 'minres')
+    >>> page.findings.tangent_class, page.form.solver.name, page.form.solver.otherwise.method
+    ('indefinite', 'direct', 'minres')
     """
     findings = probe(equation)
-    form, reasons = choose(findings)
+    chosen, reasons = choose(findings)
+    form, kept = with_kept_solver(findings, chosen)
+    kind = equation.tangent_class or findings.krylov_class
     layout = equation.layout
     nodes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
     return Diagnosis(
@@ -98,11 +148,18 @@ def diagnose(equation: DiscreteEquation) -> Diagnosis:
         + (f", {equation.held_nodes} values at walls held" if equation.held_nodes else ""),
         findings=findings,
         form=form,
-        reasons=reasons,
+        reasons=reasons + kept,
         spectrum=_spectrum(equation),
-        milliseconds=_milliseconds(equation, form, equation.tangent_class or findings.krylov_class),
+        milliseconds=_milliseconds(equation, form, kind),
         extra_products=_extra_products(form, len(layout.grid)),
+        agreement=_agreement(equation),
+        price=_price(equation, model, [form] if form == chosen else [form, chosen]),
     )
+
+
+def _agreement(equation: DiscreteEquation) -> Agreement:
+    a, u = equation.states(SAMPLES)
+    return agreement(equation.residual, layout=equation.layout, a=a, u=u)
 
 
 def _spectrum(equation: DiscreteEquation) -> list[tuple[float, float]]:
@@ -166,27 +223,89 @@ def _timed(loss: TangentForm, a: Tensor, u: Tensor, v: Tensor) -> float:
     return 1e3 * statistics.median(seconds[1:])
 
 
+def _price(equation: DiscreteEquation, model: nn.Module | None, candidates: list[FormSettings]) -> Price:
+    """The shortest of a few updates of each kind, which take turns."""
+    given = equation.given_shapes if isinstance(equation, Equation) else None
+    states = equation.states(BATCH)
+    shapes = given or (tuple(states[0].shape[1:]), tuple(states[1].shape[1:]))
+    used = _mlp(*shapes) if model is None else copy.deepcopy(model)
+    try:
+        ratios = _priced(equation, used, states, shapes, candidates)
+    except RuntimeError:  # the residual has constants in double precision
+        ratios = _priced(equation, used.double(), states, shapes, candidates)
+    (_, data), *rest = ratios
+    name = "an MLP with 64 hidden values" if model is None else type(model).__name__
+    return Price(name, 1e3 * data, [(kind, seconds / data) for kind, seconds in rest])
+
+
+def _priced(
+    equation: DiscreteEquation,
+    model: nn.Module,
+    states: tuple[Tensor, Tensor],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    candidates: list[FormSettings],
+) -> list[tuple[str, float]]:
+    """The seconds of an update with data alone, then with each form."""
+    weight = next(model.parameters())
+    rows = torch.arange(BATCH) % len(states[0])
+    a, u = (x[rows].to(weight).reshape(BATCH, *shape) for x, shape in zip(states, shapes, strict=True))
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.0)
+
+    def seconds(term: TangentConsistency | None) -> float:
+        start = time.perf_counter()
+        loss = mse_loss(model(a).reshape(u.shape), u)
+        if term is not None:
+            loss = loss + term(model, a, u, data=loss)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        loss.item()  # an accelerator has only then done its work
+        return time.perf_counter() - start
+
+    terms: list[TangentConsistency | None] = [None]
+    for form in candidates:
+        terms.append(TangentConsistency(equation, form=form, directions="white", q=Q))
+        terms[-1].announced = True  # type: ignore[union-attr]  # nothing is to be said of a measurement
+    times = [[seconds(term) for term in terms] for _ in range(ROUNDS)][1:]
+    names = ["data alone", *(_name(form) for form in candidates)]
+    return [(name, min(column)) for name, column in zip(names, zip(*times, strict=True), strict=True)]
+
+
+def _name(form: FormSettings) -> str:
+    if isinstance(form, SolvedTarget) and isinstance(form.solver, Direct):
+        return f"{form.name}, inverses kept for labels, up to {form.solver.limit / 2**30:.3g} GiB (an epoch makes them)"
+    return f"{form.name}, nothing kept"
+
+
+def _mlp(inputs: tuple[int, ...], responses: tuple[int, ...]) -> nn.Module:
+    """A model of one hidden layer for any shapes."""
+    counts = (math.prod(inputs), math.prod(responses))
+    layers = [nn.Flatten(), nn.Linear(counts[0], 64), nn.GELU(), nn.Linear(64, counts[1])]
+    return nn.Sequential(*layers, nn.Unflatten(1, responses))
+
+
 def _extra_products(form: FormSettings, axes: int) -> str:
     """What a form needs beyond the tangent residual."""
     extra = ""
     if isinstance(form, KrylovTarget):
         extra += f", and {form.steps + 1} with A for each direction"
+    if isinstance(form, SolvedTarget):
+        extra += ", and one with the inverse of A, which is kept"
     metric = getattr(form, "metric", None)
     if isinstance(metric, FittedLaplacian) and metric.scaled:
         extra += f", and {2 * axes + 1} for its diagonal"
     return extra
 
 
-def _settings(form: FormSettings) -> list[str]:
-    """Everything that was chosen, one line each."""
+def _settings(chosen: Settings) -> list[str]:
+    """Everything that was chosen, one line each; what belongs to a solver or a metric is indented."""
     lines = []
-    for name, value in form.model_dump(exclude={"name", "metric"}).items():
-        lines.append(f"{name} {value}")
-    metric = getattr(form, "metric", None)
-    if metric is not None:
-        numbers = metric.model_dump(exclude={"name"}, exclude_none=True)
-        lines.append(f"metric {metric.name}")
-        lines += [f"  {name} {_short(value)}" for name, value in numbers.items()]
+    for name in type(chosen).model_fields:
+        value = getattr(chosen, name)
+        if isinstance(value, Settings):
+            lines += [f"{name} {getattr(value, 'name', '')}", *(f"  {line}" for line in _settings(value))]
+        elif name != "name" and value is not None:
+            lines.append(f"{name} {_short(value)}")
     return lines
 
 

@@ -11,10 +11,16 @@ from torch import Tensor
 
 from stcl.core.errors import EquationError
 from stcl.core.infer_layout import GivenLayout, infer_layout, without_ones
-from stcl.tangent.residual_check import check_residual
+from stcl.core.interfaces import DiscreteEquation
+from stcl.tangent.data_verdict import check_data
+from stcl.tangent.residual_check import check_residual, widest
 from stcl.tangent.unknowns import Unknowns, as_blocks
 
 INPUT_DEPENDENT = 1e-3  # spread of values at walls, relative to the largest |u|, from which on they depend on the input
+ADVICE = (
+    "Look at residual(u, a) of a few samples, node by node. A grid that is too coarse for u, or data of another "
+    "discretisation, can be the reason, too. stcl.Equation(…, check=False) goes on anyway"
+)
 
 
 class Equation:
@@ -33,6 +39,9 @@ class Equation:
                and their tangents are zero. "free": they enter as the model gives them. A w + B v = 0 then has more
                than one solution, and training may find a useless one. Where the residual does not use such values, or
                holds them by a block of their own, this makes no difference.
+    check      F(u, a) = 0 is checked at the states. Data that contradict it raise an EquationError, data that hardly
+               fulfil it an EquationWarning; both say what was measured and what it may be. False takes the equation as
+               it is, also for the batches that it is trained with.
 
     >>> import torch, stcl
     >>> def residual(u, a):  # −u'' = a on 33 nodes, u = 0 at both ends
@@ -48,7 +57,9 @@ class Equation:
     tangent_class = None
     tangent_residual = None
     input_derivative = None
+    state_products = None
     five_coefficients = None
+    march = None
     viscosity = None
     wave_number = None
 
@@ -64,19 +75,20 @@ class Equation:
         fields: int | None = None,
         saddle: bool | None = None,
         walls: Literal["held", "free"] = "held",
+        check: bool = True,
     ) -> None:
         if walls not in ("held", "free"):
             raise EquationError(f"walls must be 'held' or 'free', got {walls!r}")
         a, u = _tensor("a", a), _tensor("u", u)
         if len(a) != len(u) or len(a) == 0:
             raise EquationError(f"expected as many inputs as responses, got a {tuple(a.shape)} and u {tuple(u.shape)}")
-        self.function, self.saddle = residual, saddle
+        self.function, self.saddle, self.check = residual, saddle, check
         self._input_shape, self._response_shape = a.shape[1:], u.shape[1:]
         self._held: tuple[Tensor, Tensor] | None = None  # a mask of the nodes that are held, and their values
         layout = infer_layout(u.shape[1:], a.shape[1:], time_axis, lengths, axes, fields)
         a = a.reshape(len(a), *without_ones(a.shape[1:]))
         u = u.reshape(len(u), *without_ones(u.shape[1:]))
-        dtype = _widest(self._evaluate, u[:1], a[:1])
+        dtype = widest(self._evaluate, u, a)
         a, u = a.to(dtype), u.to(dtype)
         check_residual(self._evaluate, u, a)
         try:
@@ -87,6 +99,8 @@ class Equation:
         self._states = a, u
         if walls == "held" and self.unknowns.all_on_grid:
             self._held = held_values(self._evaluate, self.unknowns, u, a)
+        if check:
+            check_data(self._evaluate, self.layout, a, u, ADVICE)
 
     def __repr__(self) -> str:
         layout = self.layout
@@ -126,6 +140,13 @@ class Equation:
         return tuple(self._input_shape), tuple(self._response_shape)
 
 
+def check_batch(equation: DiscreteEquation, a: Tensor, u: Tensor) -> None:
+    """Check F(u, a) = 0 at a batch in the layout's shapes, unless the equation is to be taken as it is."""
+    if getattr(equation, "check", True):
+        dtype = widest(equation.residual, u, a)
+        check_data(equation.residual, equation.layout, a.detach().to(dtype), u.detach().to(dtype), ADVICE)
+
+
 def held_values(
     residual: Callable[[Tensor, Tensor], Any], unknowns: Unknowns, u: Tensor, a: Tensor
 ) -> tuple[Tensor, Tensor] | None:
@@ -154,18 +175,6 @@ def _scored(layout: GivenLayout, unknowns: Unknowns) -> GivenLayout:
         return layout
     count = unknowns.sizes[0] * len(layout.responses) // len(unknowns)
     return replace(layout, scored=layout.responses[:count])
-
-
-def _widest(residual: Callable[[Tensor, Tensor], Any], u: Tensor, a: Tensor) -> torch.dtype:
-    """float64, unless the residual holds constants that insist on the dtype of the data.
-
-    A RuntimeError may have another cause. It then comes again with the data as they are, and is reported there.
-    """
-    try:
-        residual(u.double(), a.double())
-    except RuntimeError:
-        return u.dtype
-    return torch.float64
 
 
 def _tensor(name: str, x: Any) -> Tensor:

@@ -1,6 +1,7 @@
 """What the tangent operator of an equation is like, from products with it at a few states."""
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -35,7 +36,11 @@ def probe(equation: DiscreteEquation, conditions: bool = True) -> Findings:
     Condition numbers take most of the time. They are left out unless `conditions` asks for them.
     """
     operators = operators_of(equation, STATES)
-    found = Findings(unknowns=len(operators[0].unknowns), symmetry_defect=max(symmetry_defect(op) for op in operators))
+    found = Findings(
+        unknowns=len(operators[0].unknowns),
+        symmetry_defect=max(symmetry_defect(op) for op in operators),
+        direct_residual=_direct_residual(operators),
+    )
     if equation.layout.time_axis is not None:
         found = _time(found, operators)
     elif _is_saddle(equation, operators[0]):
@@ -53,6 +58,18 @@ def operators_of(equation: DiscreteEquation, count: int) -> list[TangentOperator
         if len(operator.unknowns) <= SMALL:
             operator.assemble()
     return operators
+
+
+def _direct_residual(operators: list[TangentOperator]) -> float | None:
+    """The largest ‖g − A x‖/‖g‖ of direct solves; infinite if A is singular, None if it was not assembled."""
+    residuals = []
+    for matrix in (operator.assembled for operator in operators):
+        if matrix is None:
+            return None
+        g = random_start(operators[0])
+        x, info = torch.linalg.solve_ex(matrix, g)
+        residuals.append(float((matrix @ x - g).norm() / g.norm()) if info == 0 else math.inf)
+    return max(residuals)
 
 
 # -- operators that march in time ---------------------------------------------------------------------------------

@@ -32,14 +32,22 @@ _MEASURED_ON = {("data", "test"): "data", ("banks", "test"): "bank"}
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A trained cell. `pairs` and `bank` read its data when they are called, and check what they read."""
+    """A trained cell. `pairs` and `bank` read its data when they are called, and check what they read.
 
-    folder: Path  # results/<preset>/runs/<cell>
-    spec: TrainSpec  # problem, N, method, λ, seed, network, training
+    folder   results/<preset>/runs/<cell>
+    spec     what was trained: problem, N (n_train), method, λ (lam), seed, network, training
+    problem  the problem, with its layout, reference solver and residual
+    network  with the weights of the best epoch, on the CPU; network(a) is u, and it has value_and_tangents(a, v)
+    record   train.json: epochs, validation error, seconds, content of the data
+    errors   errors.json: both errors on the test split; None where they have not been measured
+    """
+
+    folder: Path
+    spec: TrainSpec
     problem: Problem
-    network: Surrogate  # with the weights of the best epoch, on the CPU; it has value_and_tangents(a, v)
-    record: dict[str, Any] = field(repr=False)  # train.json: epochs, validation error, seconds, content of the data, …
-    errors: dict[str, Any] | None = field(repr=False)  # errors.json; None where the cell has not been evaluated
+    network: Surrogate
+    record: dict[str, Any] = field(repr=False)
+    errors: dict[str, Any] | None = field(repr=False)
 
     def pairs(self, split: Split) -> tuple[Tensor, Tensor]:
         """Inputs a [samples, *input_shape] and responses u [samples, *response_shape] of a split.
@@ -96,9 +104,9 @@ class Run:
 def load_run(folder: str | Path) -> Run:
     """The trained cell in results/<preset>/runs/<problem>/N<size>/<method>/lam<λ>/seed<seed>.
 
-    run = stcl.load_run("results/quick/runs/diffusion/N64/stcl/lam1/seed0")
-    a, u = run.pairs("test")
-    u_network, w = run.network.value_and_tangents(a, v)
+        run = stcl.load_run("results/quick/runs/diffusion/N128/stcl/lam0.25/seed0")
+        (a, u), (v, w) = run.pairs("test"), run.bank("test")
+        u_network, w_network = run.network.value_and_tangents(a, v)
 
     What is missing, or does not fit together, is refused with the name of the file.
     """
@@ -114,17 +122,24 @@ def load_run(folder: str | Path) -> Run:
         spec = TrainSpec.model_validate(record["spec"])
     except ValidationError as error:
         raise ValueError(f"{path} was written by another version: {error}; run snakemake again") from error
-    problem = problems.load(spec.problem, **spec.options)
-    return Run(folder, spec, problem, _network(folder / "weights.pt", problem, spec), record, _errors(folder, record))
+    problem = _problem(folder, spec)
+    network = _network(folder / "weights.pt", problem, spec, record)
+    return Run(folder, spec, problem, network, record, _errors(folder, record))
 
 
-def _network(path: Path, problem: Problem, spec: TrainSpec) -> Surrogate:
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the initial weights, which are replaced, take nothing from the user's draws
+def _problem(folder: Path, spec: TrainSpec) -> Problem:
+    """The problem of a cell. The path of a user's file starts from the folder that `results` is in."""
+    if problems.is_file(spec.problem):
+        return problems.load(str(folder.absolute().parents[7] / spec.problem), **spec.options)
+    return problems.load(spec.problem, **spec.options)
+
+
+def _network(path: Path, problem: Problem, spec: TrainSpec, record: dict[str, Any]) -> Surrogate:
+    # The initial weights, which are replaced, take nothing from the random numbers of the user.
+    with torch.random.fork_rng(devices=[]):
         network = build_surrogate(problem.layout, spec.network)
     try:
-        network.load_state_dict(checkpoint.load(path))
+        network.load_state_dict(checkpoint.load_weights(path, record))
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit the network that train.json describes: {error}") from error
     return network.eval()

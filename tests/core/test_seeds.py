@@ -6,9 +6,9 @@ EXPECTED = 0xFBC78389359274E1  # the first 16 digits
 
 
 def test_every_stream_of_every_cell_has_its_own_seed():
-    streams = ("batches", "directions", "bank")
+    streams = ("batches", "directions", "bank", "inputs")
     seeds = [stream_seed(seed, stream) for seed in range(100) for stream in streams]
-    assert len({*seeds, *range(100)}) == 400
+    assert len({*seeds, *range(100)}) == 500
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 

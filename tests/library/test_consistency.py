@@ -70,6 +70,7 @@ def test_the_generic_loss_is_the_built_in_one(name):
         axes=axes,
         lengths=problem.layout.lengths,
         time_axis=axes.index("t") if "t" in axes else None,
+        check=name != "burgers",  # whose grid is coarse
     )
     if name == "navier_stokes":
         form = form.model_copy(update={"metric": form.metric.model_copy(update={"viscosity": problem.mu})})
@@ -87,6 +88,7 @@ def test_the_generic_loss_is_the_built_in_one(name):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.filterwarnings("ignore::stcl.core.errors.EquationWarning")  # the grid of Burgers is coarse
 def test_a_problem_of_the_package_can_be_given_as_it_is(name):
     problem = problems.load(name, **equations.OPTIONS[name])
     a, u = (x.float() for x in problem.states(3))
@@ -208,7 +210,7 @@ def test_a_bare_residual_becomes_an_equation_of_its_first_batch():
     with pytest.raises(ValueError, match="first call needs labels"):
         loss(nn.Linear(17, 17), a)
     loss(nn.Linear(17, 17), a, u)
-    assert (loss.form.name, loss.form.solver) == ("krylov_target", "cg")
+    assert (loss.form.name, loss.form.solver.otherwise.method) == ("solved_target", "cg")
     assert len(loss.equation.unknowns) == 15
 
 
@@ -328,7 +330,9 @@ def test_a_metric_is_not_made_up():
 )
 def test_wrong_shapes_are_named(model, a, u, options, message):
     """In the shapes of the user, with the batch."""
-    loss = stcl.TangentConsistency(linear_equation()[0], form="residual", **options)
+    equation = linear_equation()[0]
+    equation.check = False  # the data are noise
+    loss = stcl.TangentConsistency(equation, form="residual", **options)
     with pytest.raises(ValueError, match=message):
         loss(model, torch.randn(a), torch.randn(u))
 

@@ -31,7 +31,7 @@ def test_a_channel_axis_of_length_one_makes_no_difference(shape):
         return -equations.laplacian(square, 1 / 8).unsqueeze(1) - a.reshape(len(a), 1, N, N)[..., 1:-1, 1:-1]
 
     a, u = states(*shape)
-    equation = stcl.Equation(residual, a, u)
+    equation = stcl.Equation(residual, a, u, check=False)
     assert equation.layout.response_shape == equation.layout.input_shape == (N, N)
     assert len(equation.unknowns) == 49
     found = equation.residual(u.reshape(3, N, N), a.reshape(3, N, N))
@@ -53,7 +53,7 @@ def test_inputs_need_no_grid():
     def residual(u, a):
         return laplace(u, a[:, :1] + a[:, 1:] * torch.linspace(0, 1, N).to(u))
 
-    equation = stcl.Equation(residual, torch.randn(4, 2), equations.walled(4, N, axes=1).float())
+    equation = stcl.Equation(residual, torch.randn(4, 2), equations.walled(4, N, axes=1).float(), check=False)
     assert equation.layout.input_shape == (2,)
     found = stcl.diagnose(equation)
     assert found.findings.tangent_class == "spd"
@@ -66,7 +66,9 @@ def test_single_precision_constants_are_accepted():
     def residual(u, a):
         return u[:, 1:-1] @ matrix - a[:, 1:-1]
 
-    assert stcl.Equation(residual, torch.randn(3, N), torch.randn(3, N)).states(1)[0].dtype == torch.float32
+    assert (
+        stcl.Equation(residual, torch.randn(3, N), torch.randn(3, N), check=False).states(1)[0].dtype == torch.float32
+    )
 
 
 def numpy_residual(u, a):
@@ -107,7 +109,7 @@ def detached_state(u, a):
 def test_what_is_wrong_with_a_residual_is_said(residual, message):
     a, u = states(N)
     with pytest.raises(stcl.EquationError, match=message):
-        stcl.Equation(residual, a, u)
+        stcl.Equation(residual, a, u, check=False)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_a_saddle_in_one_piece_is_asked_for_in_blocks():
 
     a, u = stokes.states(8)
     with pytest.raises(stcl.EquationError, match=r"return the residual as a tuple \(momentum, divergence\)"):
-        stcl.diagnose(stcl.Equation(stacked, a, u, walls="free"))
+        stcl.diagnose(stcl.Equation(stacked, a, u, walls="free", check=False))
 
 
 def test_blocks_may_come_as_a_dict_or_a_tuple():
@@ -147,7 +149,7 @@ def test_blocks_may_come_as_a_dict_or_a_tuple():
         "dict": lambda u, a: stokes.residual(u, a)._asdict(),
     }
     for residual in forms.values():
-        again = stcl.Equation(residual, a, u)
+        again = stcl.Equation(residual, a, u, check=False)
         for one, other in zip(again.residual(u, a), stokes.residual(u, a), strict=True):
             assert torch.equal(one, other)
         assert again.layout.scored == ("u1", "u2")
@@ -155,7 +157,7 @@ def test_blocks_may_come_as_a_dict_or_a_tuple():
 
 def test_numpy_states_are_taken():
     a, u = (np.asarray(x) for x in states(N))
-    assert len(stcl.Equation(laplace, a, u).unknowns) == N - 2
+    assert len(stcl.Equation(laplace, a, u, check=False).unknowns) == N - 2
 
 
 @pytest.mark.parametrize(("equation", "solver"), [("poisson", "cg"), ("helmholtz", "minres"), ("negated", "minres")])
@@ -167,7 +169,7 @@ def test_the_class_is_measured_for_forms_that_need_it(equation, solver):
         made = equations.poisson(9)
         if equation == "negated":
             residual = made.residual
-            made = stcl.Equation(lambda u, a: -residual(u, a), *made.states(8))
+            made = stcl.Equation(lambda u, a: -residual(u, a), *made.states(8), check=False)
     loss = stcl.TangentConsistency(made, form=stcl.KrylovTarget(metric=stcl.FittedLaplacian()))
     assert loss.tangent_form.solver.solve is getattr(krylov, solver)
 
@@ -176,7 +178,7 @@ def test_the_class_is_measured_for_forms_that_need_it(equation, solver):
 def test_time_is_the_axis_that_was_named_as_time(axes):
     """Whatever it is called; an axis that happens to be called t is not time for that."""
     made = equations.advection()
-    equation = stcl.Equation(made.residual, *made.states(8), time_axis=0, axes=axes)
+    equation = stcl.Equation(made.residual, *made.states(8), time_axis=0, axes=axes, check=False)
     assert equation.layout.time_axis == (axes or ("t", "x"))[0]
     found = probe(equation, conditions=False)
     assert (found.tangent_class, found.time_axis) == ("parabolic", equation.layout.time_axis)
@@ -186,7 +188,7 @@ def test_walls_are_held_at_their_value():
     """At what all states have there, whatever the model says; tangents there do not count."""
     a, u = states(N)
     u = u + 3.0  # u = 3 at both ends
-    held, free = (stcl.Equation(laplace, a, u, walls=walls) for walls in ("held", "free"))
+    held, free = (stcl.Equation(laplace, a, u, walls=walls, check=False) for walls in ("held", "free"))
     other = u.clone()
     other[:, 0] += 1.0
     torch.testing.assert_close(held.residual(other, a), laplace(u, a))
@@ -204,7 +206,7 @@ def test_values_that_come_from_the_input_cannot_be_held():
 
     u = torch.rand(3, 9) + 1
     with pytest.raises(stcl.EquationError, match=r"1 nodes of u enter .*differ between the states.*torch.cat"):
-        stcl.Equation(residual, torch.rand(3, 8), u, time_axis=0)
+        stcl.Equation(residual, torch.rand(3, 8), u, time_axis=0, check=False)
 
 
 def test_values_with_a_block_of_their_own_stay_free():

@@ -88,7 +88,7 @@ def test_the_first_update_says_what_was_chosen(caplog, capsys, monkeypatch):
         loss(Linear(solve * 1.1), a, u)
         loss(Linear(solve * 1.1), a, u)
     (line,) = caplog.messages
-    assert line.startswith("stcl: TangentConsistency(krylov_target, cg, 5 steps; q = 4, λ = 0.5; u on x (17 nodes)): ")
+    assert line.startswith("stcl: TangentConsistency(solved_target, direct; q = 4, λ = 0.5; u on x (17 nodes)): ")
     assert "the eigenvalues of MA go down to" in line
     assert repr(loss) in line
     monkeypatch.setattr(logging.getLogger("stcl"), "propagate", False)

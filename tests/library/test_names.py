@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import pydoc
 import re
 import shutil
 import subprocess
@@ -27,10 +28,24 @@ def test_import_is_cheap():
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", stcl.__all__)
+@pytest.mark.parametrize("name", stcl.NAMES)
 def test_every_public_name_is_there_and_explained(name):
     assert getattr(stcl, name).__doc__
     assert name in dir(stcl)
+
+
+def test_help_fits_two_screens_and_names_everything():
+    text = pydoc.plain(pydoc.render_doc(stcl))
+    assert len(text.splitlines()) <= 100
+    assert [name for name in stcl.NAMES if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_examples_use_public_names_alone():
+    """Of the modules only `stcl.inverse` is for users; of the package, the public names."""
+    for path in sorted((PROJECT / "examples").glob("*.py")):
+        text = path.read_text()
+        assert re.findall(r"from stcl(?!\.inverse )|import stcl\.", text) == [], path
+        assert set(re.findall(r"\bstcl\.(\w+)", text)) <= {*stcl.NAMES, "inverse"}, path
 
 
 def test_unknown_names_list_the_known_ones():
@@ -90,7 +105,7 @@ PAGE = (PROJECT / "docs" / "own-pde.md").read_text()
 
 def test_the_page_lists_every_name():
     table = PAGE[PAGE.index("## Names") :]
-    assert sorted(set(re.findall(r"`(\w+)`", table))) == stcl.__all__
+    assert sorted(set(re.findall(r"`(\w+)`", table))) == list(stcl.NAMES)
 
 
 def test_the_page_gives_a_residual_that_works():
@@ -98,8 +113,8 @@ def test_the_page_gives_a_residual_that_works():
     namespace: dict = {}
     exec(re.search(r"```python\n(def residual.*?)```", PAGE, re.DOTALL)[1], namespace)
     a, u = torch.randn(4, 33), torch.nn.functional.pad(torch.randn(4, 31), (1, 1))
-    equation = stcl.Equation(namespace["residual"], a, u)
+    equation = stcl.Equation(namespace["residual"], a, u, check=False)  # the data are noise
     tangents = stcl.TangentConsistency(equation, lam=1.0)
-    assert (tangents.form.name, tangents.form.solver) == ("krylov_target", "cg")
+    assert (tangents.form.name, tangents.form.solver.otherwise.method) == ("solved_target", "cg")
     loss = torch.tensor(2.0)
     assert tangents(torch.nn.Linear(33, 33), a, u, data=loss).item() == pytest.approx(2.0, rel=1e-5)

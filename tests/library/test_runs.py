@@ -95,6 +95,11 @@ def edited(path, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def widened(path):
+    spec = json.loads(path.read_text())["spec"]
+    edited(path, spec=spec | {"network": spec["network"] | {"width": 7}})
+
+
 @pytest.mark.parametrize(
     ("damage", "kind", "message"),
     [
@@ -108,10 +113,15 @@ def edited(path, **changes):
         (
             lambda cell: shutil.copy(cell.parents[5] / "runs/navier_stokes/N8/stcl/lam1/seed0/weights.pt", cell),
             ValueError,
-            r"weights\.pt does not fit the network that train\.json describes",
+            r"weights\.pt is not what train\.json describes: its hash differs",
+        ),
+        (
+            lambda cell: widened(cell / "train.json"),
+            ValueError,
+            r"weights\.pt does not fit the network that train\.json",
         ),
     ],
-    ids=["folder", "weights", "half weights", "broken", "empty", "spec", "errors", "other weights"],
+    ids=["folder", "weights", "half weights", "broken", "empty", "spec", "errors", "other weights", "other network"],
 )
 def test_what_is_missing_or_wrong_is_refused_by_name(cell, damage, kind, message):
     damage(cell)

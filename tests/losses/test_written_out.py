@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stcl.problems.base import Problem
 from stcl.tangent.five_point import five_point, on_interior
-from stcl.tangent.residual import input_derivative, tangent_residual
+from stcl.tangent.residual import input_derivative, products, tangent_residual
 from stcl.tangent.unknowns import as_blocks
 
 NAMES = ("diffusion", "helmholtz", "burgers", "allen_cahn", "navier_stokes")
@@ -52,8 +52,17 @@ def test_the_tangent_residual(name, shared):
 @pytest.mark.parametrize("name", [name for name in NAMES if reference(name).problem.input_derivative is not None])
 def test_the_input_derivative(name, shared):
     problem, u, a, w, v = random_states(name, shared)
-    (expected,) = by_forward_mode(problem, u, a, torch.zeros_like(w), v)
-    close(input_derivative(problem, u, a, v), expected)
+    expected = by_forward_mode(problem, u, a, torch.zeros_like(w), v)
+    for got, block in zip(as_blocks(input_derivative(problem, u, a, v)), expected, strict=True):
+        close(got, block)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if reference(name).problem.state_products is not None])
+def test_products_with_the_state(name):
+    problem, u, a, w, v = random_states(name, shared=False)
+    expected = by_forward_mode(problem, u, a, w, torch.zeros_like(v))
+    for got, block in zip(as_blocks(products(problem, u, a)(w)), expected, strict=True):
+        close(got, block)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if reference(name).problem.five_coefficients is not None])
@@ -76,4 +85,5 @@ def test_another_residual_does_not_inherit_them():
     assert Cooled(n=13).tangent_residual is None
     assert Cooled(n=13).input_derivative is None
     assert Cooled(n=13).five_coefficients is None
+    assert Cooled(n=13).march is None
     assert Finer().tangent_residual is not None

@@ -33,7 +33,9 @@ def test_the_picture_of_the_rooms_is_current():
         assert picture.info["Description"] == rooms.description(), "run: make docs"
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/agreement.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/agreement.md", "docs/beyond.md"]
+)
 def test_what_a_page_names_is_there(page):
     """Links lead to files, and names such as `study/plan.py` or `stages.train.train_cell` exist in src/stcl."""
     text, here = (PROJECT / page).read_text(), (PROJECT / page).parent

@@ -12,6 +12,7 @@ from stcl import problems
 from stcl.operators.build import build_surrogate
 from stcl.operators.settings import Network
 from stcl.reporting.figures import (
+    beyond,
     conditioning_ablation,
     convergence,
     graph,
@@ -311,6 +312,40 @@ def test_the_ablation_shows_errors_against_condition_numbers_between_lines_of_re
     assert [c.get_label() for c in other.containers] == ["kept"]  # without κ or without error there is no place
     assert (field.get_title(), field.get_xscale()) == ("Nonlinear diffusion, N = 8", "log")
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {"FNO", "Offline DI"}
+
+
+def test_losses_stand_beside_what_more_samples_give(tmp_path):
+    found = [
+        ("fno", "", 4, 10.0, 9.0, 40.0),
+        ("stcl", "", 4, 30.0, 6.0, 20.0),
+        ("stcl", "fresh_inputs", 4, 50.0, 2.0, 8.0),
+        ("stcl", "untimed", 4, "", 1.0, 1.0),
+        ("fno", "", 16, 40.0, 4.0, 16.0),
+        ("offline_di", "", 4, 70.0, 3.0, 9.0),
+    ]
+    rows = [
+        {
+            "problem": "burgers",
+            "method": m,
+            "loss": loss,
+            "n_train": n,
+            "seconds": s,
+            "quantity": q,
+            "mean": e,
+            "std": "",
+        }
+        for m, loss, n, s, *errors in found
+        for q, e in zip(("field_error", "jacobian_error"), errors, strict=True)
+    ]
+    figure = beyond.draw({}, [table(tmp_path / "beyond.csv", rows)])
+    for ax, fno, fresh in zip(figure.axes, ([9.0, 4.0], [40.0, 16.0]), (2.0, 8.0), strict=True):
+        drawn = {c.get_label(): c.lines[0] for c in ax.containers}
+        assert list(drawn) == ["FNO, more and more N", "Offline DI, more and more N", "sTCL", "sTCL, fresh inputs"]
+        line = drawn["FNO, more and more N"]
+        assert (list(line.get_xdata()), list(line.get_ydata())) == ([10.0, 40.0], fno)
+        point = drawn["sTCL, fresh inputs"]
+        assert (point.get_xdata()[0], point.get_ydata()[0]) == (50.0, fresh)
+        assert {text.get_text() for text in ax.texts} == {"4", "16"}
 
 
 def test_equal_figures_are_equal_files(tmp_path):

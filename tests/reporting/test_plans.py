@@ -77,10 +77,28 @@ def test_every_figure_has_a_name_and_a_caption(figures, config):
     samples = [f"samples/{problem}" for problem in PROBLEMS]
     others = ["spread", "ledger", "sketch_tradeoff", "conditioning_ablation", "inverse/navier_stokes"]
     assert list(figures) == ["convergence", *samples, *others]
-    assert {figure.module for figure in figures.values()} == set(captions.FIGURES)
+    assert {figure.module for figure in figures.values()} | {"beyond"} == set(captions.FIGURES)
     del config["studies"]["sketch_count"]
     del config["studies"]["conditioning_ablation"]
     assert not {"sketch_tradeoff", "conditioning_ablation"} & set(figure_plans(Plan(parse(config))))
+
+
+def test_beyond_the_labels_reads_runs_times_and_what_was_stored(config):
+    loss = {"form": {"name": "residual"}}
+    config["studies"]["beyond"] = {"burgers": {"n_train": 8, "more": [16], "lambda": 1.0, "losses": {"raw": loss}}}
+    plan = Plan(parse(config))
+    table = table_plans(plan)["beyond"]
+    store = "burgers-beyond"
+    assert list(table.records) == [
+        "timing/burgers-beyond.json",
+        f"data/{store}/train.ledger.json",
+        f"data/{store}/val.ledger.json",
+        f"banks/{store}/train.ledger.json",
+    ]
+    assert table.spec["problems"] == {"burgers": store}
+    assert [cell.path.rpartition("/")[0] for cell in table.cells] == list(table.spec["cells"])
+    assert table.spec["cells"]["burgers-beyond-raw/N8/stcl/lam1"] == ["burgers", "raw"]
+    assert figure_plans(plan)["beyond"].records == ("tables/beyond.csv",)
 
 
 def test_samples_need_the_weights_of_the_first_seed_and_the_test_stores(figures):

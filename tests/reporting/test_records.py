@@ -70,7 +70,7 @@ def test_times_are_kept_on_request(tmp_path, plan, times):
     results, kept = tmp_path / "results/tiny", tmp_path / "records"
     run(results, plan, FNO)
     for name, content in {
-        "banks/diffusion/train.ledger.json": {"seconds": 3.0, "check_seconds": 1.0, "solves": 7},
+        "banks/diffusion/train.ledger.json": {"seconds": 3.0, "check_seconds": 1.0, "solves": 7, "spec": {"n": 1}},
         "timing/diffusion.json": {"cells": {}},
     }.items():
         (results / name).parent.mkdir(parents=True)
@@ -79,8 +79,10 @@ def test_times_are_kept_on_request(tmp_path, plan, times):
     assert (json.loads((folder / "train.json").read_text()).get("seconds") == 9.0) is times
     assert ("seconds" in read_history(folder / "history.csv")[0]) is times
     ledger = json.loads((kept / "tiny/banks/diffusion/train.ledger.json").read_text())
-    assert ledger == ({"seconds": 3.0, "check_seconds": 1.0} if times else {}) | {"solves": 7}
+    assert ledger == ({"seconds": 3.0, "check_seconds": 1.0} if times else {}) | {"solves": 7, "spec": {"n": 1}}
     assert (kept / "tiny/timing/diffusion.json").exists() is times
+    records.write(results, kept)  # what was measured once is not lost
+    assert ("seconds" in json.loads((kept / "tiny/banks/diffusion/train.ledger.json").read_text())) is times
 
 
 def test_a_record_says_which_version_made_it(tmp_path, plan):

@@ -7,6 +7,7 @@ import pytest
 
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import (
+    beyond,
     command,
     conditioning,
     conditioning_ablation,
@@ -413,3 +414,50 @@ def test_every_training_has_a_row_and_errors_stay_fractions(two_seeds, run):
     assert (rows[1]["field_error"], rows[1]["status"]) == ("", "missing")
     early = run("diffusion/N8/fno/lam0/seed2", 0.1, 0.1, epochs=5, ended="early")
     assert [row(found)[key] for found in read_runs([early]) for key in ("epochs", "ended")] == [5, "early"]
+
+
+def test_beyond_the_labels_counts_all_that_was_solved_stored_and_waited_for(run, tmp_path):
+    """N = 4 of 8 samples. An epoch takes 2 s with sTCL, and as many seconds as there are samples with offline DI."""
+    base, more = "diffusion", "diffusion-beyond-more8"
+    folders = [
+        run(f"{base}/N4/fno/lam0/seed0", 0.5, 0.9, lam=None, epochs=10),
+        run(f"{base}/N4/offline_di/lam1/seed0", 0.2, 0.3, epochs=10),
+        run(f"{base}/N4/stcl/lam1/seed0", 0.3, 0.4, epochs=10),
+        run(f"{base}-beyond-fresh/N4/stcl/lam1/seed0", 0.1, 0.2, epochs=20, ledger={"targets": 60, "corrections": 4}),
+        run(f"{base}-beyond-fresh/N4/stcl/lam1/seed1", 0.1, 0.4, epochs=10, ledger={"targets": 30, "corrections": 2}),
+        run(f"{more}/N8/fno/lam0/seed0", 0.4, 0.8, lam=None, epochs=10),
+        run(f"{more}/N8/offline_di/lam1/seed0"),
+    ]
+    seconds = {f"{base}/N4/fno/lam0": 1.0, f"{base}/N4/offline_di/lam1": 4.0, f"{base}/N4/stcl/lam1": 2.0}
+    seconds |= {f"{base}-beyond-fresh/N4/stcl/lam1": 2.0, f"{more}/N8/fno/lam0": 3.0, f"{more}/N8/offline_di/lam1": 8.0}
+    cells = {f"{path}/seed0": {"epoch_seconds": s, "epochs": 99} for path, s in seconds.items()}
+    stores = {
+        "data/diffusion/train.ledger.json": {"samples": 8, "split": "train"},
+        "data/diffusion/val.ledger.json": {"samples": 2, "split": "val"},
+        "banks/diffusion/train.ledger.json": {"samples": 8, "split": "train", "directions": 5},
+    }
+    inputs = [*folders, timing(tmp_path / "t.json", cells)]
+    for name, spec in stores.items():
+        inputs.append(tmp_path / name)
+        inputs[-1].parent.mkdir(parents=True, exist_ok=True)
+        inputs[-1].write_text(json.dumps({"spec": spec, "seconds": 16.0, "bytes": 1e9}))
+    paths = dict.fromkeys(str(f.parent.relative_to(tmp_path / "results/p/runs")) for f in folders)
+    losses = {path: ["diffusion", "fresh" if "fresh" in path else ""] for path in paths}
+    spec = {"problems": {"diffusion": "diffusion"}, "cells": losses}
+    table = beyond.build(spec, inputs, None)
+    name = "Nonlinear diffusion"
+    assert table.body == [
+        # half of the training pairs and all validation pairs: 8 + 16 s, 4 + 2 solves, 0.5 + 1 GB
+        [name, "FNO", "4", "—", "50.00", "90.00", "34", "24", "6", "1.5", "0", "—"],
+        # and half of a bank with 5 tangents for each of 8 samples
+        [name, "Offline DI", "4", "1", "20.00", "30.00", "72", "32", "26", "2", "0", "—"],
+        [name, "sTCL", "4", "1", "30.00", "40.00", "44", "24", "6", "1.5", "0", "5 / —"],
+        [name, "sTCL, fresh", "4", "1", "10.00 ± 0.00", "30.00 ± 14.14", "54", "24", "6", "1.5", "48", "7 / —"],
+        [name, "FNO", "8", "—", "40.00", "80.00", "62", "32", "10", "2", "0", "—"],
+        [name, "Offline DI", "8", "—", "missing", "missing", "—", "48", "50", "3", "—", "—"],
+    ]
+    run(f"{more}/N8/offline_di/lam1/seed0", 0.1, 0.1, epochs=10)
+    # FNO: 34 s with N = 4 and 62 s with 8, so 54 s buy 4 + 20 / 7; offline DI: 72 and 128 s, so 54 s buy 4 - 18 / 14
+    assert [line[-1] for line in beyond.build(spec, inputs, None).body] == ["—", "—", "5 / 2", "7 / 3", "—", "—"]
+    inputs[-1].write_text(json.dumps({"spec": stores["banks/diffusion/train.ledger.json"], "bytes": 1e9}))
+    assert beyond.build(spec, inputs, None).body[1][6:9] == ["—", "—", "26"]  # a busy machine has no seconds

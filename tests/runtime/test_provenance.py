@@ -65,6 +65,20 @@ def test_what_changes_the_id(package, file, text, same):
     assert (fresh_id() == before) == same
 
 
+def test_a_file_of_a_user_counts_with_what_it_imports_from_the_package(package, tmp_path):
+    file = tmp_path / "my" / "problem.py"
+    file.parent.mkdir()
+    file.write_text("from stcl.inner import bottom\nx = 1\n")
+    before = fresh_id(str(file))
+    file.write_text('"""Mine."""\n\nfrom stcl.inner import bottom\n\nx = 1  # one\n')
+    assert fresh_id(str(file)) == before
+    (package / "inner" / "bottom.py").write_text("x = 2\n")
+    imported = fresh_id(str(file))
+    assert imported != before
+    file.write_text("from stcl.inner import bottom\nx = 2\n")
+    assert fresh_id(str(file)) not in (before, imported)
+
+
 def test_an_unknown_module_is_named(package):
     with pytest.raises(ValueError, match=r"no module stcl\.absent"):
         fresh_id("stcl.absent")

@@ -88,3 +88,17 @@ def test_cells_that_are_measured_together_keep_their_own_errors(tmp_path, monkey
         assert means["field_error"] == pytest.approx(field.mean())
         assert means["jacobian_error"] == pytest.approx(jacobian.mean())
         assert (means["spec"]["seed"], means["best_epoch"], means["contents"]) == (seed, 3 + seed, contents)
+
+
+def test_weights_of_another_training_are_not_measured(tmp_path):
+    """The record knows the hash of its own; weights of the same shapes are not taken for them."""
+    layout = problems.load("diffusion", n=9).layout
+    own, other = (build_surrogate(layout, Network(modes=3, width=4, layers=2, head=4)).state_dict() for _ in range(2))
+    checkpoint.save(tmp_path / "weights.pt", own)
+    record = {"weights": checkpoint.digest(own)}
+    kept = checkpoint.load_weights(tmp_path / "weights.pt", record)
+    assert all(torch.equal(kept[name], own[name]) for name in own)
+    checkpoint.save(tmp_path / "weights.pt", other)
+    with pytest.raises(ValueError, match=r"weights\.pt is not what train\.json describes"):
+        checkpoint.load_weights(tmp_path / "weights.pt", record)
+    assert checkpoint.load_weights(tmp_path / "weights.pt", {}).keys() == other.keys()  # of an older version

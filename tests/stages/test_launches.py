@@ -32,6 +32,7 @@ OPTIONS = {
 MOST = {"helmholtz": 480, "diffusion": 285, "burgers": 275, "allen_cahn": 270, "navier_stokes": 320}
 MOST_DATA_ONLY = 130
 KINDS = [("data_only", "diffusion"), ("data_only", "navier_stokes"), *(("stcl", name) for name in OPTIONS)]
+KINDS += [("unlabelled", name) for name in ("helmholtz", "navier_stokes")]
 
 
 def case(problem: str, batch: int = 3) -> Case:

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from stcl import problems
+from stcl.core.errors import EquationError
+from stcl.losses.derivative_informed import DerivativeInformed
 from stcl.runtime import checkpoint, provenance, stores
 from stcl.stages import bank as labels
-from stcl.stages import data, train
+from stcl.stages import data, equation_check, train
 from stcl.stages.errors import field_errors, jacobian_errors
 from stcl.stages.trainer import Trainer
 from stcl.study import modules
@@ -19,6 +22,7 @@ from stcl.study.config import parse
 from stcl.study.plan import Plan
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.train import TrainSpec
+from stcl.tangent import krylov
 
 CPU = torch.device("cpu")
 TINY = {
@@ -29,6 +33,11 @@ TINY = {
     "navier_stokes": {"n": 12},
 }
 METHODS = ("fno", "offline_di", "stcl")
+SOLVED = {
+    "name": "solved_target",
+    "state": "corrected",
+    "solver": {"name": "krylov", "metric": {"name": "inverse_laplacian"}, "steps": 3},
+}
 
 
 def config() -> dict:
@@ -134,8 +143,10 @@ def test_each_method_lowers_its_losses(stored, name):
         ("offline_di", {}),
         ("stcl", {"sketch": {"source": "fresh"}}),
         ("stcl", {"sketch": {"source": "pool", "pool": 7, "shared": True}}),
+        ("stcl", {"form": SOLVED, "inputs": "unlabelled", "value": "corrected"}),
+        ("stcl", {"inputs": "both", "value": "residual", "pool": 7, "unlabelled_batch": 3}),
     ],
-    ids=["fno", "offline_di", "fresh", "pool"],
+    ids=["fno", "offline_di", "fresh", "pool", "unlabelled", "both"],
 )
 def test_a_resumed_training_ends_with_the_same_bits(stored, tmp_path, method, settings):
     spec = spec_of("diffusion", method, settings=settings, training={"schedule": {"patience": 1}})
@@ -193,6 +204,58 @@ def test_the_history_says_how_good_the_targets_were(stored, tmp_path):
     assert "target_residual" not in plain.history[0]
 
 
+@pytest.mark.parametrize("name", sorted(TINY))
+def test_every_problem_learns_at_inputs_without_labels(stored, name):
+    """The residual of its values falls at inputs that it has never seen."""
+    form = {"form": {"name": "krylov_target", "state": "prediction", "metric": {"name": "shifted_laplacian"}}}
+    settings = {"inputs": "both", "value": "residual"} | (form if name == "helmholtz" else {})
+    spec = spec_of(name, "stcl", settings=settings, training={"learning_rate": 3e-3})
+    before, built = trainer(stored, spec), run(trainer(stored, spec), 12)
+    assert all(0 <= row["value"] < np.inf and 0 < row["inputs_kept"] <= 1 for row in built.history)
+    assert all(row["inputs_kept"] == 1 for row in built.history) == (name != "helmholtz")
+    a, v = built.objective.draw(torch.arange(12))[:2]
+    after, start = (built.objective.term(t.surrogate, a, v) for t in (built, before))
+    assert after.value < 0.9 * start.value
+
+
+def test_the_ledger_counts_what_was_solved(stored, tmp_path, monkeypatch):
+    """Against the products and right-hand sides that are counted as they are made."""
+    settings = {"form": SOLVED, "inputs": "both", "value": "corrected", "unlabelled_batch": 3, "q": 2}
+    spec = spec_of("diffusion", "stcl", settings=settings, training={"batch": 5, "epochs": 2})
+    made = {"solves": 0, "products": 0}
+    solve = krylov.SOLVERS["gmres"]
+
+    def counted(operator, g, *arguments, **options):
+        pairs = g.shape[0] * g.shape[1]
+        made["solves"] += pairs
+
+        def product(x):
+            made["products"] += pairs
+            return operator(x)
+
+        return solve(product, g, *arguments, **options)
+
+    monkeypatch.setitem(krylov.SOLVERS, "gmres", counted)
+    out = tmp_path / "run/train.json"
+    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    ledger = json.loads(out.read_text())["ledger"]
+    assert ledger["unlabelled_inputs"] == 2 * 3 * 3  # two epochs of three updates
+    assert ledger["targets"] == 2 * (2 * 12 + 2 * 3 * 3)
+    assert ledger["targets"] + 2 * ledger["corrections"] == made["solves"]  # a correction has a test of its own
+    assert ledger["products"] == made["products"]
+    assert ledger["steps"] == 3 * made["solves"]
+    assert trainer(stored, spec_of("burgers", "stcl")).ledger() == {}
+
+
+def test_the_defaults_are_the_published_loss(stored):
+    """The keys for unlabelled inputs change nothing unless they are used: the same objective, the same streams."""
+    plain = spec_of("diffusion", "stcl")
+    keys = ("inputs", "pool", "unlabelled_batch", "value")
+    bare = plain.model_copy(update={"settings": {k: v for k, v in plain.settings.items() if k not in keys}})
+    assert same(run(trainer(stored, plain), 2), run(trainer(stored, bare), 2))
+    assert type(trainer(stored, plain).objective) is DerivativeInformed
+
+
 @pytest.mark.parametrize("init", ["normal", "uniform"])
 @pytest.mark.parametrize("name", sorted(TINY))
 def test_directions_are_independent_of_the_initial_weights(stored, name, init):
@@ -220,7 +283,9 @@ def test_directions_are_independent_of_the_initial_weights(stored, name, init):
 
 def test_the_streams_of_a_cell_are_different_numbers(stored):
     built = trainer(stored, spec_of("burgers", "stcl")), trainer(stored, spec_of("burgers", "offline_di"))
+    unlabelled = trainer(stored, spec_of("burgers", "stcl", settings={"inputs": "unlabelled"}))
     generators = [built[0].batches, built[0].objective.term.directions.generator, built[1].objective.term.generator]
+    generators += [unlabelled.objective.inputs.generator]
     numbers = [torch.rand(64, generator=generator.clone_state()) for generator in generators]
     assert not any(torch.equal(x, y) for i, x in enumerate(numbers) for y in numbers[:i])
     assert torch.equal(*(torch.rand(64, generator=one.batches.clone_state()) for one in built))  # batches are shared
@@ -321,6 +386,42 @@ def test_a_diverged_training_says_so(stored):
         broken.run_epoch()
 
 
+def started(stored, tmp_path, spec) -> None:
+    """One epoch, with the train bank beside the data."""
+    one = spec.model_copy(update={"training": spec.training.model_copy(update={"epochs": 1})})
+    bank = stored / f"{spec.problem}-bank.json"
+    files = {"out": tmp_path / "train.json", "work": tmp_path / "work"}
+    train.train_cell(one, **inputs(stored, spec), **files, code="", device=CPU, stored=bank)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_residual_that_contradicts_the_data_is_not_trained_with(stored, tmp_path, name, monkeypatch):
+    """A flipped sign of the input is found before the first epoch. Methods that use no residual are not concerned."""
+    problem = type(problems.load(name))
+    right = problem.residual
+    monkeypatch.setattr(problem, "residual", lambda self, u, a: right(self, u, -a))
+    with pytest.raises(EquationError, match="contradict"):
+        started(stored, tmp_path, spec_of(name, "stcl"))
+    started(stored, tmp_path, spec_of(name, "fno"))
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.filterwarnings("ignore::stcl.core.errors.EquationWarning")  # the grid of Burgers is coarse
+def test_stored_tangents_are_put_into_the_equation(stored, tmp_path, name, monkeypatch):
+    """F(u, a) is the same at all data if only B is wrong; tangents see that."""
+    started(stored, tmp_path, spec_of(name, "stcl"))
+    if name == "burgers":  # F(u, a) itself is doubtful, and says nothing of B
+        return
+    problem = type(problems.load(name))
+    right = problem.residual
+    monkeypatch.setattr(problem, "residual", lambda self, u, a: right(self, u, 2 * a.detach() - a))
+    with pytest.raises(EquationError, match=r"stored tangents contradict A w \+ B v = 0"):
+        equation_check.check(spec_of(name, "stcl"), stored / f"{name}-train.json", stored / f"{name}-bank.json")
+    # Without a bank, or with one of other data, there is nothing to compare with.
+    equation_check.check(spec_of(name, "stcl"), stored / f"{name}-train.json", stored / "none.json")
+    equation_check.check(spec_of(name, "stcl"), stored / f"{name}-train.json", stored / "burgers-bank.json")
+
+
 def test_a_cell_depends_on_its_own_form_and_metric_only(monkeypatch):
     changed = config()
     changed["problems"]["diffusion"]["methods"]["stcl"]["form"] = {
@@ -361,6 +462,15 @@ def test_a_cell_with_a_solved_target_depends_on_its_solver_and_the_solvers_metri
     assert {f"stcl.losses.{m}" for m in ("forms.solved_target", "solvers.krylov", "metrics.inverse_laplacian")} <= set(
         modules.of_train(plan, cell)
     )
+
+
+def test_only_cells_with_unlabelled_inputs_depend_on_their_code():
+    changed = config()
+    changed["problems"]["burgers"]["methods"]["stcl"]["inputs"] = "both"
+    plan = Plan(parse(changed))
+    cells = [c for name in ("burgers", "diffusion") for c in plan.final_cells([plan.blocks[name]])]
+    own = {(c.block, c.method) for c in cells if "stcl.losses.beyond_labels" in modules.of_train(plan, c)}
+    assert own == {("burgers", "stcl")}
 
 
 # Reduced sizes at which a derivative term pays within a minute of one core.

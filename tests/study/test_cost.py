@@ -74,6 +74,20 @@ def test_krylov_steps_take_time_in_a_straight_line():
     assert seconds(found, "stcl") == pytest.approx(25 * 0.25 * 5 * 140 / 180)  # 100 + 2 · 80/4 of 180, not the 150
 
 
+def test_batches_without_labels_take_passes_of_their_own():
+    """Of 5 s, 1 is the labelled pass and 4 are the tangents of a batch; a batch of unlabelled inputs takes 1 + 4."""
+    found = {}
+    for inputs, batch in (("unlabelled", None), ("both", None), ("both", 4)):
+        stcl = {"lambda": 1.0, "q": 4, "inputs": inputs, "unlabelled_batch": batch}
+        problem = STUDY["problems"]["diffusion"] | {"methods": {"fno": {}, "stcl": stcl}}
+        study = STUDY | {"problems": {"diffusion": problem}}
+        found[inputs, batch] = seconds(estimate(study), "stcl") / (25 * 0.25)
+        cells = {f"diffusion/N40/{m}/lam{lam}/seed0": s for m, lam, s in (("fno", 0, 10.0), ("stcl", 1, 90.0))}
+        record = {"cells": {path: {"epoch_seconds": s, "epochs": 5} for path, s in cells.items()}, "device": "a card"}
+        assert seconds(estimate(study, timings=[record]), "stcl") == pytest.approx(5 * 90.0)
+    assert found == pytest.approx({("unlabelled", None): 1 + 5, ("both", None): 5 + 5, ("both", 4): 5 + 2.5})
+
+
 def test_measured_epochs_replace_published_times():
     cells = {f"diffusion/N40/{m}/lam{lam}/seed0": s for m, lam, s in (("fno", 0, 10.0), ("stcl", 7, 30.0))}
     record = {"cells": {path: {"epoch_seconds": s, "epochs": 5} for path, s in cells.items()}, "device": "a card"}

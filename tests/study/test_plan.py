@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from stcl.study import modules
-from stcl.study.cells import SELECTED
-from stcl.study.config import parse
+from stcl.study.cells import SELECTED, Cell
+from stcl.study.config import ConfigError, parse
 from stcl.study.plan import Plan
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -272,16 +272,96 @@ def test_the_paper_chooses_the_lambda_of_navier_stokes_by_all_seeds():
 
 
 def test_the_small_paper_is_a_part_of_the_paper():
-    """The same specs but for the early end, so that its numbers may stand beside the published ones."""
+    """The same specs but for the early end, so that its numbers may stand beside the published ones.
+
+    What is beyond the labels has no published numbers, and sizes of its own.
+    """
     whole, part = (Plan(parse(yaml.safe_load((CONFIG / f"{n}.yaml").read_text()))) for n in ("paper", "paper-small"))
     assert part.cells
+    beyond = {block.name for block in part.beyond_blocks}
     for path, cell in part.cells.items():
+        if cell.block in beyond:
+            continue
         spec = part.train_spec(cell)
         assert spec.training.finish_after == 200
         through = spec.training.model_copy(update={"finish_after": None})
         assert spec.model_copy(update={"training": through}) == whole.train_spec(whole.cells[path])
     # Helmholtz' filter looks at the whole pool, so its training set is a prefix only of the same pool
     assert part.data_spec("helmholtz", "train") == whole.data_spec("helmholtz", "train")
-    for dataset in part.datasets:
+    for dataset in set(part.datasets) - {f"{key}-beyond" for key in part.beyond}:
         assert part.data_spec(dataset, "test") == whole.data_spec(dataset, "test")
         assert part.bank_spec(dataset, "test") == whole.bank_spec(dataset, "test")
+
+
+BEYOND = {
+    "n_train": 16,
+    "more": [32, 48],
+    "lambda": 1.0,
+    "losses": {"solved": {"form": {"name": "solved_target", "solver": {"name": "krylov", "steps": 3}}}},
+}
+
+
+def with_beyond(config, **changes):
+    config["studies"] = config["studies"] | {"beyond": {"diffusion": BEYOND | changes}}
+    config["problems"]["diffusion"]["methods"]["stcl"].pop("lambda_grid", None)
+    return Plan(parse(config))
+
+
+def test_beyond_the_labels_trains_what_is_not_trained_anyway(config):
+    """More samples than the problem has need data of their own, which all of the comparison shares."""
+    plan = with_beyond(config)
+    cells = {cell.path: loss for cell, loss in plan.beyond_cells("diffusion").items()}
+    base = [f"diffusion-beyond/N16/{cell}/seed0" for cell in ("fno/lam0", "offline_di/lam1", "stcl/lam1")]
+    more = [f"diffusion-beyond-more{n}/N{n}/{c}/seed0" for n in (32, 48) for c in ("fno/lam0", "offline_di/lam1")]
+    assert list(cells) == [*base, "diffusion-beyond-solved/N16/stcl/lam1/seed0", *more]
+    assert [loss for loss in cells.values() if loss] == ["solved"]
+    assert set(cells) <= set(plan.cells)
+    assert plan.data_spec("diffusion-beyond", "train").samples == 48
+    assert plan.data_spec("diffusion", "train").samples == 16
+    assert plan.bank_spec("diffusion-beyond", "train").samples == 48
+    assert plan.banks.count(("diffusion-beyond", "train")) == 1
+    own, solved = (plan.train_spec(plan.cells[path]).json_dict() for path in (base[2], list(cells)[3]))
+    assert solved["settings"].pop("form")["name"] == "solved_target"
+    assert own["settings"].pop("form")["name"] == "preconditioned_residual"
+    assert own == solved  # they differ in the form alone
+    assert [Cell.parse(path).n_train for path in plan.timing_spec("diffusion-beyond").cells] == [16] * 4 + [
+        32,
+        32,
+        48,
+        48,
+    ]
+
+
+def test_beyond_the_labels_takes_main_cells_with_the_same_settings(config):
+    config["problems"]["diffusion"] |= {"samples": {"train": 48, "val": 8, "test": 8}, "train_sizes": [16, 32, 48]}
+    plan = with_beyond(config)
+    blocks = [cell.block for cell in plan.beyond_cells("diffusion")]
+    assert blocks == ["diffusion"] * 3 + ["diffusion-beyond-solved"] + ["diffusion"] * 4
+    assert "diffusion-beyond" not in plan.datasets
+    assert [block.name for block in plan.beyond_blocks] == ["diffusion-beyond-solved"]
+    longer = with_beyond(config | {"studies": {}}, training={"epochs": 9}, options={"n": 15}, q=1)
+    assert {longer.blocks[cell.block].dataset for cell in longer.beyond_cells("diffusion")} == {"diffusion-beyond"}
+    specs = [longer.train_spec(cell) for cell in longer.beyond_cells("diffusion")]
+    assert {(spec.training.epochs, spec.options["n"], spec.settings.get("q", 1)) for spec in specs} == {(9, 15, 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"more": [16]}, "more: the same value twice"),
+        ({"more": [8]}, "8 is not more than n_train = 16"),
+        ({"lambda": None}, r"known for N in \[16\], not for all of \[16, 32, 48\]"),
+        ({"training": {"epochs": 3, "finish_after": 9}}, "beyond.diffusion.training.finish_after: it is more than"),
+        ({"q": 99}, "99 directions per update are more than the bank's 8"),
+        ({"options": {"n": 5}}, "modes need a grid"),
+        ({"losses": {"fresh": {"value": "residual"}}}, "losses.fresh.value: it is for inputs without labels"),
+        ({"losses": {"more5": {}}}, "names that begin with `more`"),
+        (
+            {"losses": {"odd": {"form": {"name": "preconditioned_residual", "metric": {"name": "leray_oseen"}}}}},
+            "losses.odd",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_beyond_the_labels_is_refused(config, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        with_beyond(config, **changes)

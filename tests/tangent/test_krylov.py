@@ -6,6 +6,7 @@ import scipy.sparse.linalg
 import torch
 
 from stcl.tangent import krylov
+from stcl.tangent.gmres import gmres
 
 N = 24
 SPECTRA = {
@@ -173,3 +174,35 @@ def test_cg_names_systems_of_negative_curvature():
     g = vectors[:, [0, -1]].mT[None]
     solution = solve("cg", systems("indefinite")[0][:1], g, torch.ones(N), 3)
     assert solution.solved.tolist() == [[bool(values[0] > 0), bool(values[-1] > 0)]] == [[False, True]]
+
+
+@pytest.mark.parametrize("kind", SPECTRA)
+@pytest.mark.parametrize("steps", [1, 4, 9])
+def test_gmres_with_one_tensor_takes_the_same_steps(kind, steps):
+    matrices, g, diagonal = systems(kind)
+    matrices = matrices + torch.randn(N, N)  # not symmetric
+
+    def operator(x):
+        return (matrices[:, None] @ x[..., None])[..., 0]
+
+    expected = krylov.gmres(operator, g, lambda r: diagonal * r, steps=steps, axes=1)
+    found = gmres(operator, g, lambda r: diagonal * r, steps=steps, axes=1)
+    torch.testing.assert_close(found.x, expected.x, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(found.residual, expected.residual, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gmres_with_one_tensor_survives_zeros_and_an_exhausted_space(dtype):
+    """g = 0; g in a space of two dimensions; a singular operator. The others do not notice."""
+    diagonal = torch.linspace(1, 2, N).repeat(4, 1)
+    diagonal[3, 0] = 0.0
+    g = torch.randn(4, 1, N)
+    g[0], g[1, :, 2:] = 0.0, 0.0
+    diagonal, g = diagonal.to(dtype), g.to(dtype)
+    found = gmres(lambda x: diagonal[:, None] * x, g, lambda r: r, steps=12, axes=1)
+    small = 1e-4 if dtype == torch.float32 else 1e-8
+    assert found.solved.all()
+    assert (found.x[0] == 0).all()
+    assert found.residual[0] == 0
+    torch.testing.assert_close(found.x[1:3], g[1:3] / diagonal[1:3, None], rtol=small, atol=small)
+    assert found.residual[3] == pytest.approx(float(g[3, 0, 0].abs() / g[3].norm()), rel=0.01)

@@ -11,6 +11,15 @@ def test_a_fresh_copy_plans_everything(empty):
     assert empty.planned() == EVERYTHING
 
 
+def test_beyond_the_labels_has_data_and_cells_of_its_own(empty):
+    """Three methods, one more loss, and two methods with more samples than the problem has."""
+    loss = {"form": {"name": "solved_target", "solver": {"name": "krylov"}}}
+    study = {"diffusion": {"n_train": 16, "more": [32], "lambda": 1.0, "losses": {"solved": loss}}}
+    added = {"dataset": 3, "bank": 2, "train": 3 + 1 + 2, "evaluate": 3, "timing": 1, "table": 1, "figure": 1}
+    everything = {rule: count + added.get(rule, 0) for rule, count in EVERYTHING.items()}
+    assert empty.planned(config=changed(empty.config, "studies.beyond", study)) == everything
+
+
 def test_a_built_copy_plans_nothing(built):
     assert built.planned() == {}
 

@@ -14,7 +14,36 @@ Solver = Literal["minres", "cg", "gmres", "bicgstab"]
 OperatorClass = TangentClass | Literal["advective"]  # a probe may also find a steady A without a Laplacian
 
 
-class DiscreteEquation(Protocol):
+class Differentiable(Protocol):
+    """F(u, a), and its derivatives where they are written out."""
+
+    @property
+    def tangent_residual(self) -> Callable[..., Any] | None:
+        """(u, a, w, v) ↦ A w + B v, written out where that is measurably faster than forward mode; else None.
+
+        Shapes are those of stcl.tangent.residual, and gradients in u and w flow.
+        """
+
+    @property
+    def input_derivative(self) -> Callable[..., Any] | None:
+        """(u, a, v) ↦ B v, [B, q, ...], written out; or None."""
+
+    def residual(self, u: "Tensor", a: "Tensor") -> Any:
+        """F(u, a) for u [B, *response_shape] and a [B, *input_shape]: a tensor [B, ...] or a named tuple of them."""
+
+
+class March(Differentiable, Protocol):
+    """A problem in time as steps from one frame to the next, so that A x = g is solved by one sweep through the frames.
+
+    F has the shape of the problem's residual, but steps of its own choice. It may see what happens between two frames,
+    or between two nodes, where the residual's own differences are too coarse to be worth solving.
+    """
+
+    def propagate(self, u: "Tensor", a: "Tensor") -> "Callable[[Tensor], Tensor]":
+        """The map g ↦ x for right-hand sides g [B, q, ...] in the shape of F, to x [B, q, *response_shape]."""
+
+
+class DiscreteEquation(Differentiable, Protocol):
     """F(u, a) = 0 between inputs a and responses u on a grid. This is all that a derivative term must know of a PDE.
 
     The problems of this package and `stcl.Equation`, which is made from a bare residual, both fulfil it.
@@ -45,15 +74,8 @@ class DiscreteEquation(Protocol):
         """How many values of u the equation takes as fixed."""
 
     @property
-    def tangent_residual(self) -> Callable[..., Any] | None:
-        """(u, a, w, v) ↦ A w + B v, written out where that is measurably faster than forward mode; else None.
-
-        Shapes are those of stcl.tangent.residual, and gradients in u and w flow.
-        """
-
-    @property
-    def input_derivative(self) -> Callable[..., Any] | None:
-        """(u, a, v) ↦ B v, [B, q, ...], written out; or None."""
+    def state_products(self) -> Callable[..., Any] | None:
+        """(u, a) ↦ the map w ↦ A w, [B, q, ...], without a gradient, where many products are faster so; or None."""
 
     @property
     def five_coefficients(self) -> Callable[..., Any] | None:
@@ -63,8 +85,9 @@ class DiscreteEquation(Protocol):
         Values on the boundary do not enter. A coefficient that is the same for all may have length one instead.
         """
 
-    def residual(self, u: "Tensor", a: "Tensor") -> Any:
-        """F(u, a) for u [B, *response_shape] and a [B, *input_shape]: a tensor [B, ...] or a named tuple of them."""
+    @property
+    def march(self) -> March | None:
+        """The problem as steps from one frame to the next; None where nobody has written them down."""
 
     def states(self, count: int) -> "tuple[Tensor, Tensor]":
         """At most `count` inputs and their responses, in float64 if possible. A is looked at there before training."""
@@ -102,8 +125,8 @@ class TangentSolver(Protocol):
     """Solves A x = g with A = ∂F/∂u at given states, without gradients: for targets, and for Newton corrections."""
 
     @property
-    def equation(self) -> DiscreteEquation:
-        """The equation whose F, A and B are meant: the form's own, or what a problem offers in its place."""
+    def equation(self) -> Differentiable:
+        """What F, A and B are meant: those of the form's own equation, or of the march that it offers."""
 
     @property
     def products(self) -> int:
@@ -127,10 +150,22 @@ class Measured(Protocol):
 class TangentForm(Protocol):
     """How a tangent residual becomes a loss, averaged over samples and directions.
 
-    A form that solves for its target has the attribute `solver`, a TangentSolver.
-
     A form is called with inputs a [B, ...], predictions u = u_θ(a) [B, ...], directions v [B, q, ...] or, shared by the
     batch, [q, ...], tangents w = DS_θ(a)[v] [B, q, ...], and the training responses `label` [B, ...].
     """
 
     def __call__(self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor") -> "Tensor": ...
+
+
+@runtime_checkable
+class TargetForm(Protocol):
+    """A form that solves for its target.
+
+    With state `label` it linearises at `label`, whatever stands there. Only samples that are `kept` [B] count.
+    """
+
+    solver: TangentSolver
+
+    def __call__(
+        self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor", kept: "Tensor | None" = None
+    ) -> "Tensor": ...

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Literal
 
-Stream = Literal["batches", "directions", "bank"]
+Stream = Literal["batches", "directions", "bank", "inputs"]
 
 
 def stream_seed(seed: int, stream: Stream) -> int:

@@ -15,12 +15,13 @@ from stcl.operators.surrogate import Surrogate
 
 
 class Losses(NamedTuple):
-    """The terms of one update, scalars on the device: total = data + γ · derivative."""
+    """The terms of one update, scalars on the device: total = data + γ · derivative (+ value)."""
 
     total: Tensor
     data: Tensor
     derivative: Tensor
     gamma: Tensor
+    value: Tensor | None = None  # on predictions without a label, with its weight
 
 
 Drawn = tuple[Tensor, ...]  # tensors on the device
@@ -39,6 +40,9 @@ class Objective(Protocol):
     def __call__(self, surrogate: Surrogate, a: Tensor, u: Tensor, drawn: Drawn) -> Losses: ...
     def epoch_columns(self) -> dict[str, float]:
         """What was measured since the last call, for the history of the training."""
+
+    def ledger(self, samples: int, updates: int) -> dict[str, int]:
+        """What was solved during so many updates with so many labelled samples in all; the same for every seed."""
 
     def state_dict(self) -> dict: ...
     def load_state_dict(self, state: dict) -> None: ...
@@ -110,6 +114,9 @@ class DataOnly:
         return Losses(data, data, self._zero, self._zero)
 
     def epoch_columns(self) -> dict[str, float]:
+        return {}
+
+    def ledger(self, samples: int, updates: int) -> dict[str, int]:
         return {}
 
     def state_dict(self) -> dict:

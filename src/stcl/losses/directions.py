@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from stcl.core.arrays import unit_norm
+from stcl.losses.pool import Pool
 from stcl.losses.settings import Sketch
 from stcl.problems.base import Problem
 
@@ -18,22 +19,14 @@ class SketchDirections:
         self.axes = len(problem.layout.input_shape)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.device = device
-        self.position = 0  # index in the pool of the next direction
-        if settings.source == "pool":
-            self.pool = self._pool()
+        self.pool = Pool(self._pool()) if settings.source == "pool" else None
 
     def draw(self, batch: int) -> Tensor:
         lead = (self.q,) if self.settings.shared else (batch, self.q)
-        if self.settings.source == "fresh":
+        if self.pool is None:
             return self._fresh(lead)
-        count = self.q if self.settings.shared else batch * self.q
-        # The pool begins anew behind its end, so that the rows of an update are always next to each other.
-        size = self.settings.pool
-        if len(self.pool) < size + count:
-            self.pool = torch.cat([self.pool[:size]] * (2 + count // size))[: size + count]
-        rows = self.pool[self.position : self.position + count]
-        self.position = (self.position + count) % size
-        return rows.reshape(*lead, *self.pool.shape[1:])
+        rows = self.pool.next(self.q if self.settings.shared else batch * self.q)
+        return rows.reshape(*lead, *rows.shape[1:])
 
     def _pool(self) -> Tensor:
         """The same pool for every training seed, as published."""
@@ -54,10 +47,11 @@ class SketchDirections:
         return unit_norm(torch.randn(shape, generator=generator, device=generator.device), self.axes)
 
     def state_dict(self) -> dict:
-        return {"position": self.position, "generator": self.generator.get_state()}
+        return {"position": self.pool and self.pool.position, "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict) -> None:
-        self.position = state["position"]
+        if self.pool is not None:
+            self.pool.position = state["position"]
         self.generator.set_state(state["generator"])
 
 

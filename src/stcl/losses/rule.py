@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solver, TangentClass
 from stcl.losses.settings import (
+    Direct,
     FittedLaplacian,
     FormSettings,
     InverseLaplacian,
     JacobianPenalty,
+    Krylov,
     KrylovTarget,
     LerayOseen,
+    March,
     MetricSettings,
     NormalizedResidual,
     PreconditionedResidual,
@@ -18,16 +21,31 @@ from stcl.losses.settings import (
     ShiftedLaplacian,
     SolvedTarget,
     SolverSettings,
+    SpaceTime,
+    Stcl,
+    Stokes,
     metric_of,
 )
+from stcl.problems.base import Problem
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
 
 ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
 DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the largest, of a definite operator
 RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an operator that is not nearly singular
 WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
+WORTH_CORRECTING = 0.05  # largest change of solved responses by a Newton step that makes predictions better
 INITIAL = 2  # largest number of frames that an initial condition enters
+DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon: benchmarks/kept_solvers.py
+EXACT = 1e-6  # largest ‖g − A x‖/‖g‖ of a direct solve of an operator that is not singular
 STEPS = (5, 10, 20)  # numbers of steps of the target's solver that are tried; the first is the paper's
+
+SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators that a solver of targets is for
+    "krylov": ("spd", "indefinite"),
+    "space_time": ("parabolic",),
+    "stokes": ("saddle",),
+    "direct": ("spd", "indefinite", "parabolic"),  # the matrix of a saddle problem is singular
+    "march": ("parabolic",),
+}
 
 
 def form_for(kind: OperatorClass | None, metric: MetricSettings | None, driven: bool) -> FormSettings:
@@ -68,6 +86,17 @@ def default_form(equation: DiscreteEquation) -> FormSettings:
     return form_for(kind, metrics.get(kind), driven=kind != "parabolic" or equation.layout.initial_axis is None)
 
 
+def solved_form(equation: DiscreteEquation) -> SolvedTarget:
+    """The solved target for the class that an equation declares, with the paper's metric, or by its own march."""
+    solvers: dict[TangentClass | None, SolverSettings] = {
+        "spd": Krylov(metric=InverseLaplacian()),
+        "indefinite": Krylov(metric=ShiftedLaplacian()),
+        "parabolic": SpaceTime() if equation.march is None else March(),
+        "saddle": Stokes(),
+    }
+    return SolvedTarget(solver=solvers[equation.tangent_class])
+
+
 @dataclass(frozen=True)
 class Findings:
     """What a probe has measured of A.
@@ -92,6 +121,7 @@ class Findings:
     condition_joint_is_bound: bool = False  # that κ(AᵀA) is only known to be at least that
     solver: Solver | None = None  # the Krylov method that fits an elliptic A
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver and the median of ‖ŵ − w‖/‖w‖ after them
+    direct_residual: float | None = None  # largest ‖g − A x‖/‖g‖ of a direct solve, where A was assembled
 
     @property
     def symmetric(self) -> bool:
@@ -144,6 +174,23 @@ def choose(found: Findings) -> tuple[FormSettings, list[str]]:
     return form, reasons
 
 
+def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings, list[str]]:
+    """The form for training with labels, and why: where A is small, a target that a direct solver finds is matched.
+
+    At the label A is the same at every update, so the solver keeps its inverse. It needs no metric, no symmetry and no
+    class, which also serves operators that no Krylov method here fits.
+    """
+    small = found.unknowns <= DIRECT and found.direct_residual is not None and found.direct_residual <= EXACT
+    if not small or found.saddle:
+        return form, []
+    otherwise = None
+    if isinstance(found.metric, FittedLaplacian):
+        steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
+        otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
+    reason = f"with labels exact targets are matched: A has {found.unknowns} unknowns, few enough to keep its inverse"
+    return SolvedTarget(solver=Direct(otherwise=otherwise)), [reason]
+
+
 def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
     known = found.condition_metric is not None and found.condition_raw is not None
     raw = f"{'at least ' if found.condition_raw_is_bound else ''}{found.condition_raw or 0:.1e}"
@@ -188,6 +235,10 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         elif refusal := solver_refusal(form.solver, kind):
             yield refusal
     elif isinstance(form, SolvedTarget):
+        if isinstance(form.solver, Direct) and form.state != "label":
+            yield f"solver direct keeps what belongs to labels, a {form.state} never comes again; use state label"
+        if isinstance(form.solver, March) and form.warm_start:
+            yield "solver march starts from the first frame and solves exactly; leave warm_start out"
         yield from _solver_refusals(form.solver, equation)
     elif kind == "saddle" and not isinstance(metric, LerayOseen):
         yield f"{form.name} does not weigh the blocks of a saddle residual; use preconditioned_residual, leray_oseen"
@@ -197,10 +248,48 @@ def refusals(form: FormSettings, equation: DiscreteEquation) -> Iterator[str]:
         yield f"{metric.name} acts in space alone, a parabolic residual lives in space-time; use residual"
 
 
+def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
+    """Why these settings cannot use inputs without labels, each after the key that is in the way."""
+    form = settings.settled_form
+    if settings.inputs == "labelled":
+        for key in ("pool", "unlabelled_batch", "value"):
+            if getattr(settings, key) not in (None, "none"):
+                yield f"{key}: it is for inputs without labels; set inputs to unlabelled or both, or leave {key} out"
+        return
+    if type(problem).input is Problem.input:
+        yield f"inputs: {settings.inputs} needs inputs of the prior from normals; give the problem `input(noise)`"
+    if getattr(form, "state", None) == "label":
+        yield (
+            f"form.state: {form.name} linearises at the label, which inputs: {settings.inputs} do not have; use "
+            f"prediction, or solved_target with corrected"
+        )
+    if isinstance(form, KrylovTarget | SolvedTarget):
+        return
+    if settings.value == "corrected":
+        yield f"value: corrected needs a form with a solver, {form.name} has none; use solved_target, or residual"
+    if problem.resonant:
+        yield (
+            f"form: {form.name} has no solver, by which near-resonant inputs could be recognised and left out; use "
+            f"solved_target"
+        )
+
+
+def without_labels(form: FormSettings) -> str:
+    """What a form can do at inputs that nobody has solved."""
+    if isinstance(form, KrylovTarget | SolvedTarget):
+        return "predictions take a Newton step by the form's solver, and value and tangents are drawn to what it gives"
+    return "tangents are judged at the prediction itself; the form has no solver that could correct its value"
+
+
 def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iterator[str]:
     """Why a solver of a target cannot work for this class."""
-    kind = equation.tangent_class
-    if kind not in ("spd", "indefinite"):
-        yield f"solver krylov needs an elliptic tangent operator, this one is {kind}"
-    elif refusal := solver_refusal(solver.method, kind):
+    kind, needed = equation.tangent_class, SOLVED_BY[solver.name]
+    if kind not in needed:
+        others = ", ".join(name for name, classes in SOLVED_BY.items() if kind in classes)
+        yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
+    elif isinstance(solver, Direct) and solver.otherwise is not None:
+        yield from _solver_refusals(solver.otherwise, equation)
+    elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
         yield refusal
+    elif isinstance(solver, March) and equation.march is None:
+        yield "solver march needs steps that the problem has written down as `march`; use space_time"

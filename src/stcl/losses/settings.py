@@ -148,11 +148,56 @@ class Krylov(Settings):
     metric: EllipticMetricSettings = Field(
         default_factory=FittedLaplacian, description="the metric that preconditions the steps"
     )
-    steps: Positive = Field(12, description="number m of steps")
+    steps: Positive = Field(10, description="number m of steps")
     method: Solver | None = Field(None, description="Krylov method; if left out, the one that fits the operator")
 
 
-SolverSettings = Krylov
+class SpaceTime(Settings):
+    """A few GMRES steps in space and time, for problems in time with one response.
+
+    The preconditioner has the residual's own differences in time and is diagonal in a transform in space. It is fitted
+    to the operator before training.
+    """
+
+    name: Literal["space_time"] = Field(
+        "space_time", description="the name by which the configuration asks for this solver"
+    )
+    steps: Positive = Field(12, description="number of steps")
+
+
+class Stokes(Settings):
+    """A few GMRES steps with a Stokes preconditioner, for two velocities and a pressure between walls."""
+
+    name: Literal["stokes"] = Field("stokes", description="the name by which the configuration asks for this solver")
+    steps: Positive = Field(11, description="number of steps")
+    viscosity: PositiveFloat | None = Field(
+        None, description="viscosity µ of the preconditioner; if left out, it is the problem's mu"
+    )
+
+
+class March(Settings):
+    """One sweep through the frames with steps that the problem has written down, for problems in time."""
+
+    name: Literal["march"] = Field("march", description="the name by which the configuration asks for this solver")
+
+
+StepwiseSettings = Annotated[Krylov | SpaceTime | Stokes | March, Field(discriminator="name")]
+
+
+class Direct(Settings):
+    """The inverse of A for each training sample, made once and kept in memory, for operators with few unknowns."""
+
+    name: Literal["direct"] = Field("direct", description="the name by which the configuration asks for this solver")
+    limit: Positive = Field(
+        2**30,
+        description="bytes that may be kept, unknowns² numbers a sample; nothing is thrown out when they are full",
+    )
+    otherwise: StepwiseSettings | None = Field(
+        None, description="what solves for samples that are not kept; if left out, they are inverted at every update"
+    )
+
+
+SolverSettings = Annotated[Krylov | SpaceTime | Stokes | March | Direct, Field(discriminator="name")]
 
 
 class SolvedTarget(Settings):
@@ -190,9 +235,16 @@ FormSettings = Annotated[
 ]
 
 
+def solvers_of(form: FormSettings) -> list[SolverSettings]:
+    """The solver of a target, and the one that stands in for it."""
+    solver = form.solver if isinstance(form, SolvedTarget) else None
+    return [one for one in (solver, getattr(solver, "otherwise", None)) if one is not None]
+
+
 def metric_of(form: FormSettings) -> MetricSettings | None:
-    """The metric that a form or its solver uses."""
-    return getattr(form, "metric", None) or getattr(getattr(form, "solver", None), "metric", None)
+    """The metric that a form or a solver of it uses."""
+    metrics = (getattr(one, "metric", None) for one in (form, *solvers_of(form)))
+    return next((metric for metric in metrics if metric is not None), None)
 
 
 class OfflineDi(Settings):
@@ -213,6 +265,25 @@ class Stcl(Settings):
     )
     sketch: Sketch = Field(default_factory=Sketch, description="where the directions come from")
     weighting: Weighting = Field(default_factory=Weighting, description="how the derivative loss is weighted")
+    inputs: Literal["labelled", "unlabelled", "both"] = Field(
+        "labelled",
+        description="where tangents are judged: at the training inputs, as published, at inputs from the problem's "
+        "prior that nobody has solved, or at both. The data loss is that of the training inputs in any case",
+    )
+    pool: Positive | None = Field(
+        None,
+        description="number of unlabelled inputs, which updates then take in turn; if left out, every update draws "
+        "new ones",
+    )
+    unlabelled_batch: Positive | None = Field(
+        None, description="number of unlabelled inputs per update; if left out, as many as the batch has samples"
+    )
+    value: Literal["none", "residual", "corrected"] = Field(
+        "none",
+        description="what the prediction at unlabelled inputs is drawn to: `none` judges its tangents alone, "
+        "`residual` adds its residual in the equation with the weight of the derivative loss, `corrected` adds its "
+        "squared distance to itself after one Newton step of the equation, with the weight of the data loss",
+    )
 
     @property
     def settled_form(self) -> FormSettings:

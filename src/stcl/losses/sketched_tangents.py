@@ -4,11 +4,14 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from stcl.core.interfaces import Measured, TangentForm
+from stcl.core.interfaces import Measured, TangentForm, TargetForm
+from stcl.losses.newton import SOLVES
 
 
 class DirectionSource(Protocol):
     """Where the q directions of an update come from: [q, ...] shared by the batch, or [B, q, ...]."""
+
+    q: int
 
     def draw(self, batch: int) -> Tensor: ...
     def state_dict(self) -> dict[str, Any]: ...
@@ -19,6 +22,16 @@ class Differentiable(Protocol):
     """A model that gives its value and its tangents in one pass."""
 
     def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+def solved_by(form: TangentForm, targets: int, corrections: int) -> dict[str, int]:
+    """What so many targets and Newton corrections cost a form: products with A and, of a Krylov method, its steps."""
+    if not isinstance(form, TargetForm):
+        return {}
+    solves = targets + SOLVES * corrections
+    counts = {"targets": targets, "corrections": corrections, "products": solves * form.solver.products}
+    steps = getattr(getattr(form.solver, "settings", None), "steps", None)
+    return counts if steps is None else counts | {"steps": solves * steps}
 
 
 class SketchedTangents:
@@ -42,6 +55,11 @@ class SketchedTangents:
     def epoch_columns(self) -> dict[str, float]:
         """What the form has measured since the last call."""
         return self.form.epoch_columns() if isinstance(self.form, Measured) else {}
+
+    def ledger(self, samples: int) -> dict[str, int]:
+        """What was solved for so many samples."""
+        own = samples if getattr(self.form, "state", None) == "corrected" else 0
+        return solved_by(self.form, targets=samples * self.directions.q, corrections=own)
 
     def state_dict(self) -> dict[str, Any]:
         return self.directions.state_dict()

@@ -33,6 +33,10 @@ class StoredTangents:
     def epoch_columns(self) -> dict[str, float]:
         return {}
 
+    def ledger(self, samples: int) -> dict[str, int]:
+        """Nothing is solved during training."""
+        return {}
+
     def state_dict(self) -> dict:
         return {"generator": self.generator.get_state()}
 

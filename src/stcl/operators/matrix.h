@@ -52,31 +52,31 @@ static inline __attribute__((always_inline)) void tile(const int tall, const int
             *(lanes *)(out + i * ldo + n * LANES) = sum[i][n];
 }
 
-/* All rows of `wide` vectors of columns. */
+/* All rows of `wide` vectors of columns, in tiles of nearly the same height: a low one would wait for its own sums. */
 static inline __attribute__((always_inline)) void columns(const int wide, long M, long K, const real *A, long row,
                                                           long column, const real *B, long ldb, real *out, long ldo,
                                                           int add) {
-    long m = 0;
-    for (; m + TALL <= M; m += TALL)
-        tile(TALL, wide, K, A + m * row, row, column, B, ldb, out + m * ldo, ldo, add);
-    A += m * row;
-    out += m * ldo;
-    switch (M - m) {
-#define REST(tall)                                                                                 \
+    long tiles = (M + TALL - 1) / TALL;
+    for (long t = 0, m = 0, end; t < tiles; t++, m = end) {
+        end = M * (t + 1) / tiles;
+        switch (end - m) {
+#define CASE(tall)                                                                                 \
     case tall:                                                                                     \
-        tile(tall, wide, K, A, row, column, B, ldb, out, ldo, add);                                \
+        tile(tall, wide, K, A + m * row, row, column, B, ldb, out + m * ldo, ldo, add);            \
         break;
-        REST(1)
-        REST(2)
-        REST(3)
+            CASE(1)
+            CASE(2)
+            CASE(3)
+            CASE(4)
 #if TALL > 4
-        REST(4)
-        REST(5)
+            CASE(5)
+            CASE(6)
 #endif
 #if TALL > 6
-        REST(6)
-        REST(7)
+            CASE(7)
+            CASE(8)
 #endif
+        }
     }
 }
 
@@ -92,7 +92,7 @@ static void product(long M, long N, long K, const real *A, long row, long column
     real padded[CHUNK * LANES], edge[TALL * LANES];
     memset(padded, 0, sizeof padded);
     memset(edge, 0, sizeof edge);
-    for (long start = 0; start < K; start += CHUNK) {
+    for (long start = 0; start < K || start == 0; start += CHUNK) {
         long deep = K - start < CHUNK ? K - start : CHUNK;
         int onto = add || start > 0;
         for (long k = 0; k < deep; k++)
@@ -123,14 +123,37 @@ static inline void add(long n, const real *restrict x, real *restrict out) {
         out[i] += x[i];
 }
 
+static inline void sum_and_difference(long n, const real *restrict x, const real *restrict y, real *restrict sum,
+                                      real *restrict difference) {
+    for (long i = 0; i < n; i++) {
+        sum[i] = x[i] + y[i];
+        difference[i] = x[i] - y[i];
+    }
+}
+
+static inline void add_sum_and_difference(long n, const real *restrict x, const real *restrict y, real *restrict sum,
+                                          real *restrict difference) {
+    for (long i = 0; i < n; i++) {
+        sum[i] += x[i] + y[i];
+        difference[i] += x[i] - y[i];
+    }
+}
+
+/* The lanes are added up in short vectors first: a chain of single numbers would take longer than the products. */
+#define SHORT_BYTES 16
+typedef real short_lanes __attribute__((vector_size(SHORT_BYTES), may_alias));
+
 static inline real dot(long n, const real *x, const real *y) {
     lanes sums = {0};
     long i = 0;
     for (; i + LANES <= n; i += LANES)
         sums += *(const lanes *)(x + i) * *(const lanes *)(y + i);
+    short_lanes few = {0};
+    for (int k = 0; k < VECTOR_BYTES / SHORT_BYTES; k++)
+        few += ((const short_lanes *)&sums)[k];
     real sum = 0;
-    for (long k = 0; k < LANES; k++)
-        sum += sums[k];
+    for (int k = 0; k < SHORT_BYTES / (int)sizeof(real); k++)
+        sum += few[k];
     for (; i < n; i++)
         sum += x[i] * y[i];
     return sum;

@@ -45,7 +45,7 @@ static void layer(const Grid *g, real *memory, const real *H, const real *across
     real *T = memory, *slope = T + row_of(g);
     gelu_dual(g, g->r > 1, H, T, slope, NULL);
     product(g->r * g->ny, g->c, g->c, T, g->c, 1, across, local, 0);
-    analyse_y(g, g->dft->analysis_y, g->ny, 1, T, half);
+    analyse_y(g, slope, g->dft->analysis_y, g->ny, 1, T, half);
 }
 
 /* The bar of H, which may take the place of that of T P^T, and the gradient of P added to `weight_bar`. */
@@ -57,7 +57,7 @@ static void layer_adjoint(const Grid *g, real *memory, const real *H, const real
     gelu_dual(g, g->r > 1 ? 2 : 1, H, T, slope, curvature);
     product(c, c, nodes, local_bar, 1, c, T, weight_bar, 1);
     product(nodes, c, c, local_bar, c, 1, weight, T_bar, 0);
-    synthesise_y(g, g->dft->analysis_y, 1, g->ny, half_bar, T_bar);
+    synthesise_y(g, T, g->dft->analysis_y, 1, g->ny, half_bar, T_bar);
     multiply(row, T_bar, slope, H_bar);
     if (g->r == 1)
         return;
@@ -97,7 +97,7 @@ static void convolve(const Grid *in, const Grid *out, const real *fields, const 
             product(in->ny, c, in->c, input_row(in, fields, n / in->nx, n % in->nx, j), in->c, 1, across,
                     H + j * in->ny * c, constant != NULL);
         }
-        synthesise_y(out, out->dft->synthesis_y, 2 * m, 1, half + n * half_of(out), H);
+        synthesise_y(out, waves + thread * in->ny * c, out->dft->synthesis_y, 2 * m, 1, half + n * half_of(out), H);
     }
 }
 
@@ -109,7 +109,8 @@ static void convolve_adjoint(const Grid *in, const Grid *out, const real *fields
     long rows = in->samples * in->nx, m = in->m, c = out->c, threads = in->threads, N = in->samples * in->r;
     PARALLEL(threads)
     PART(n, rows, threads) {
-        analyse_y(out, out->dft->synthesis_y, 1, 2 * m, bar + n * row_of(out), half + n * half_of(out));
+        analyse_y(out, waves + thread * in->ny * c, out->dft->synthesis_y, 1, 2 * m, bar + n * row_of(out),
+                  half + n * half_of(out));
         for (long j = 0; j < in->r; j++)
             product(in->c, c, in->ny, input_row(in, fields, n / in->nx, n % in->nx, j), 1, in->c,
                     bar + n * row_of(out) + j * in->ny * c, sums + thread * apart, 1);
@@ -246,7 +247,7 @@ long scratch_size(const Size *size, long backward) {
         sums_of(size, &g, &at);
         take(&at, field_of(&g.dual));
         take(&at, size->dx_samples > 1 ? field_of(&g.dh) : 0);
-        take(&at, field_of(&g.h));
+        take(&at, size->q ? field_of(&g.h) : 0);
         take(&at, 4 * size->modes * size->modes * size->inputs * size->c);
     }
     return at - (real *)NULL;
@@ -345,17 +346,18 @@ void forward(const Size *size, const Transform *dft, const Transform *dx_dft, re
     if (s->q)
         convolve(&g.dx, &g.dh, dx, k.folded, k.folded_across, NULL, k.dx_modes, own.mixed, own.half, own.threads, k.dh);
     for (long level = 1; level < s->layers; level++) {
-        real *before = k.fields + (level - 2) * k.next_field, *after = k.fields + (level - 1) * k.next_field;
+        real *before = level == 1 ? k.h : k.fields + (level - 2) * k.next_field;
+        real *after = k.fields + (level - 1) * k.next_field;
         real *z = k.modes + (level - 1) * k.next_modes;
         transpose(s->c, s->c, w.pointwise[level], own.transposed);
         PARALLEL(s->threads) {
             real *memory = own.threads + thread * own.thread, *first = memory + row_scratch(d);
             PART(n, s->samples * s->nx, s->threads) {
-                real *H = level == 1 ? first : before + n * row;
-                if (level == 1)
+                real *H = level == 1 && s->q ? first : before + n * row;
+                if (H == first)
                     first_row(s, &k, n / s->nx, n % s->nx, H);
-                else
-                    synthesise_y(d, dft->synthesis_y, 2 * s->modes, 1, own.half + n * half, H);
+                if (level > 1)
+                    synthesise_y(d, memory, dft->synthesis_y, 2 * s->modes, 1, own.half + n * half, H);
                 layer(d, memory, H, own.transposed, after + n * row, own.half + n * half);
             }
         }
@@ -370,9 +372,9 @@ void forward(const Size *size, const Transform *dft, const Transform *dx_dft, re
     transpose(s->hidden, s->c, w.head, across);
     PARALLEL(s->threads)
     PART(n, s->samples * s->nx, s->threads) {
-        real *H = last + n * row;
-        synthesise_y(d, dft->synthesis_y, 2 * s->modes, 1, own.half + n * half, H);
-        head_row(s, &w, own.threads + thread * own.thread, H, across, R, n / s->nx, n % s->nx, y, dy);
+        real *memory = own.threads + thread * own.thread, *H = last + n * row;
+        synthesise_y(d, memory, dft->synthesis_y, 2 * s->modes, 1, own.half + n * half, H);
+        head_row(s, &w, memory, H, across, R, n / s->nx, n % s->nx, y, dy);
     }
 }
 
@@ -415,15 +417,13 @@ static void head_row_adjoint(const Size *s, const Weights *w, real *memory, cons
         product(ny, D, outputs * c, inner_bar, outputs * c, 1, R_across, k_bar, 0);
         for (long i = 0; i < ny * D; i++)
             k_bar[i] *= curvature_k[i];
-    } else
-        memset(k_bar, 0, ny * D * sizeof(real));
+    }
     product(outputs, D, ny, y_bar, 1, outputs, value_k, sums->output + own, 1);
+    real *value_bar = value_k; /* the values are no longer needed */
+    product(ny, D, outputs, y_bar, outputs, 1, w->output, value_bar, 0);
+    (s->q ? multiply_add : multiply)(ny * D, value_bar, slope_k, k_bar);
     for (long y = 0; y < ny; y++) {
-        for (long o = 0; o < outputs; o++) {
-            output_bias_bar[o] += y_bar[y * outputs + o];
-            for (long i = 0; i < D; i++)
-                k_bar[y * D + i] += y_bar[y * outputs + o] * w->output[o * D + i] * slope_k[y * D + i];
-        }
+        add(outputs, y_bar + y * outputs, output_bias_bar);
         add(D, k_bar + y * D, head_bias_bar);
     }
     product(D, c, ny, k_bar, 1, D, z, sums->head + own, 1);
@@ -444,11 +444,13 @@ static void outer_adjoint(const Size *s, const Weights *w, const real *R_bar, We
         }
 }
 
-/* The first layer's bars of a row: of h, of its tangents where they stand, and of the constant. */
+/* The first layer's bars of a row: of h, of its tangents where they stand, and of the constant. Without tangents, the
+   row itself is the bar of h. */
 static void first_row_adjoint(const Size *s, const real *bar, long sample, long x, real *h_bar, real *dh_bar,
                               real *constant_bar) {
     long row = s->ny * s->c;
-    memcpy(h_bar + (sample * s->nx + x) * row, bar, row * sizeof(real));
+    if (s->q)
+        memcpy(h_bar + (sample * s->nx + x) * row, bar, row * sizeof(real));
     for (long y = 0; y < s->ny; y++)
         add(s->c, bar + y * s->c, constant_bar);
     long at = (s->dx_samples > 1 ? sample : 0) * s->dx_nx + (s->dx_nx > 1 ? x : 0);
@@ -501,7 +503,7 @@ void backward(const Size *size, const Transform *dft, const Transform *dx_dft, r
     long row = row_of(d), half = half_of(d), modes = 2 * s->modes * s->modes, c = s->c;
     real *bar = take(&scratch, field_of(d));
     real *dh_bar = s->dx_samples > 1 ? take(&scratch, field_of(&g.dh)) : sums.dh;
-    real *h_bar = take(&scratch, field_of(&g.h)), *folded_bar = take(&scratch, 2 * modes * s->inputs * c);
+    real *h_bar = s->q ? take(&scratch, field_of(&g.h)) : bar, *folded_bar = take(&scratch, 2 * modes * s->inputs * c);
     real *mixed_bar = own.mixed, *z_bar = own.mixed + modes_of(d);
     long dh_bar_thread = s->dx_samples > 1 ? 0 : sums.thread;
     if (s->dx_samples > 1)
@@ -516,9 +518,10 @@ void backward(const Size *size, const Transform *dft, const Transform *dx_dft, r
     transpose(s->hidden, c, w.head, across);
     PARALLEL(s->threads)
     PART(n, s->samples * s->nx, s->threads) {
-        head_row_adjoint(s, &w, own.threads + thread * own.thread, last + n * row, across, R, R_across, n / s->nx,
+        real *memory = own.threads + thread * own.thread;
+        head_row_adjoint(s, &w, memory, last + n * row, across, R, R_across, n / s->nx,
                          n % s->nx, y_bar, dy_bar, &sums, thread, bar + n * row);
-        analyse_y(d, dft->synthesis_y, 1, 2 * s->modes, bar + n * row, own.half + n * half);
+        analyse_y(d, memory, dft->synthesis_y, 1, 2 * s->modes, bar + n * row, own.half + n * half);
     }
     real *sum[] = {sums.head, sums.head_bias, sums.output, sums.output_bias};
     real *to[] = {bars.head, bars.head_bias, bars.output, bars.output_bias};
@@ -533,7 +536,8 @@ void backward(const Size *size, const Transform *dft, const Transform *dx_dft, r
     }
 
     for (long level = s->layers - 1; level > 0; level--) {
-        const real *before = k.fields + (level - 2) * k.next_field, *z = k.modes + (level - 1) * k.next_modes;
+        const real *before = level == 1 ? k.h : k.fields + (level - 2) * k.next_field;
+        const real *z = k.modes + (level - 1) * k.next_modes;
         analyse_x(d, own.half, mixed_bar, own.threads);
         memset(bars.bias[level], 0, c * sizeof(real));
         for (long sample = 0; sample < s->samples; sample++)
@@ -550,8 +554,8 @@ void backward(const Size *size, const Transform *dft, const Transform *dx_dft, r
             /* Rows of a sample stay with one thread: its directions have one bar. */
             PART(sample, s->samples, s->threads)
             for (long n = sample * s->nx; n < (sample + 1) * s->nx; n++) {
-                const real *H = level == 1 ? first : before + n * row;
-                if (level == 1)
+                const real *H = level == 1 && s->q ? first : before + n * row;
+                if (H == first)
                     first_row(s, &k, sample, n % s->nx, first);
                 layer_adjoint(d, memory, H, w.pointwise[level], bar + n * row, own.half + n * half, bar + n * row,
                               weight_bar);
@@ -559,7 +563,7 @@ void backward(const Size *size, const Transform *dft, const Transform *dx_dft, r
                     first_row_adjoint(s, bar + n * row, sample, n % s->nx, h_bar, dh_bar + thread * dh_bar_thread,
                                       sums.constant + thread * sums.thread);
                 else
-                    analyse_y(d, dft->synthesis_y, 1, 2 * s->modes, bar + n * row, own.half + n * half);
+                    analyse_y(d, memory, dft->synthesis_y, 1, 2 * s->modes, bar + n * row, own.half + n * half);
             }
         }
         collect(s, &sums, sums.pointwise, c * c);

@@ -1,5 +1,6 @@
 """The tangent residual of Navier-Stokes with its gradient, in few operations. This module imports torch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,6 +72,35 @@ class Linearised(Function):
             if of_state:
                 velocity_bar[:, 0].add_((slope[:, 1:, :2] * bar).sum((1, 2)))
         return stack_bar[:, 0] if of_state else None, stack_bar[:, 1:], None, None, None
+
+
+def products(y: Tensor, mu: float, h: float) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """(w, π) ↦ −µΔₕw + (y·∇ₕ)w + (w·∇ₕ)y + ∇ₕπ and ∇ₕ·w at velocities y [B, 2, n, n], node by node without a gradient.
+
+    Many products with the same y are cheaper this way than by matrix products, which are made for a backward pass.
+    """
+    half = 1 / (2 * h)
+    slope1, slope2 = half * (y[..., 1:-1, 2:] - y[..., 1:-1, :-2]), half * (y[..., 2:, 1:-1] - y[..., :-2, 1:-1])
+    y1, y2 = (half * y[:, None, k : k + 1, 1:-1, 1:-1] for k in (0, 1))
+    diffusion = mu / h**2
+    centre = torch.stack([slope1[:, 0], slope2[:, 1]], 1).unsqueeze(1) + 4 * diffusion
+    east, west, north, south = y1 - diffusion, -y1 - diffusion, y2 - diffusion, -y2 - diffusion
+    cross1, cross2 = slope2[:, None, 0], slope1[:, None, 1]  # ∂₂y1, ∂₁y2
+
+    def product(w: Tensor) -> tuple[Tensor, Tensor]:
+        velocity, pressure, inside = w[:, :, :2], w[:, :, 2], w[:, :, :, 1:-1, 1:-1]
+        momentum = centre * inside[:, :, :2]
+        momentum.addcmul_(east, velocity[..., 1:-1, 2:]).addcmul_(west, velocity[..., 1:-1, :-2])
+        momentum.addcmul_(north, velocity[..., 2:, 1:-1]).addcmul_(south, velocity[..., :-2, 1:-1])
+        momentum[:, :, 0].addcmul_(cross1, inside[:, :, 1])
+        momentum[:, :, 1].addcmul_(cross2, inside[:, :, 0])
+        momentum[:, :, 0].add_(pressure[..., 1:-1, 2:], alpha=half).sub_(pressure[..., 1:-1, :-2], alpha=half)
+        momentum[:, :, 1].add_(pressure[..., 2:, 1:-1], alpha=half).sub_(pressure[..., :-2, 1:-1], alpha=half)
+        first, second = velocity.unbind(2)
+        divergence = first[..., 1:-1, 2:] - first[..., 1:-1, :-2]
+        return momentum, divergence.add_(second[..., 2:, 1:-1]).sub_(second[..., :-2, 1:-1]).mul_(half)
+
+    return product
 
 
 def _velocities(stack: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +10,9 @@ from stcl.core.arrays import check_fields, like, unit_norm
 from stcl.core.layout import Layout
 from stcl.problems._torch_normals import torch_normals
 from stcl.problems.base import Problem, SolveError, Split, Stream
+
+if TYPE_CHECKING:
+    from stcl.problems._allen_cahn_march import AllenCahnMarch
 
 # The published draws are one stream per seed, which runs through the splits in this order and in blocks of rows. Each
 # block holds first the real and then the imaginary parts of its rows.
@@ -20,6 +24,8 @@ SKETCH_SEED = 2026
 
 MODES = 128  # number of Fourier coefficients of a draw, whatever the grid
 COLUMNS_AT_ONCE = 512  # number of fields or tangents that march together; they are few enough for the cache
+
+SUBSTEPS = 2  # split steps of the march from one frame to the next: tangents are 0.1 % off at 40 frames, 0.5 % at 20
 
 
 @dataclass(frozen=True)
@@ -224,6 +230,15 @@ class AllenCahn(Problem):
 
         time, space = (like(u, table) for table in self._tangent_tables)
         return Reaction.apply(u, w, v, time, space, -1 / (2 * self.frame_step))
+
+    @cached_property
+    def march(self) -> "AllenCahnMarch":
+        """Split steps between the frames."""
+        from stcl.problems._allen_cahn_march import AllenCahnMarch
+
+        step = self.frame_step / SUBSTEPS
+        diffusion = self._matrix(np.exp(-step * self.eps**2 * self._wavenumbers**2))
+        return AllenCahnMarch(diffusion, step, SUBSTEPS)
 
     @cached_property
     def _tangent_tables(self) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from stcl.core.arrays import norms
-from stcl.core.interfaces import TangentClass
+from stcl.core.interfaces import March, TangentClass
 from stcl.core.layout import Layout
 
 if TYPE_CHECKING:
@@ -35,15 +35,18 @@ class Problem(ABC):
 
     tangent_class: ClassVar[TangentClass]  # the decision rule picks the form of the loss from it
     tangent_tolerance: ClassVar[float] = 1e-4  # no label with a larger `tangent_defect` is stored
+    # Whether `accept` leaves out responses with a large norm, as those near a resonance have. Training then leaves such
+    # inputs out, too, where it draws inputs itself.
+    resonant: ClassVar[bool] = False
     difference_step: ClassVar[float] = 1e-4  # step of the difference in `tangent_defect`, relative to the input
 
     counts: Counter = field(default_factory=Counter, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Derivatives that are written out belong to one residual: a class with another one does not inherit them."""
+        """What is written out belongs to one residual: a class with another one does not inherit it."""
         super().__init_subclass__(**kwargs)
         if "residual" in vars(cls):
-            for name in ("tangent_residual", "input_derivative", "five_coefficients"):
+            for name in ("tangent_residual", "input_derivative", "state_products", "five_coefficients", "march"):
                 if name not in vars(cls):
                     setattr(cls, name, None)
 
@@ -140,9 +143,18 @@ class Problem(ABC):
     # `stcl.core.interfaces.DiscreteEquation` asks for these, too. Most problems have nothing to add to them.
     tangent_residual: ClassVar[Callable[..., Any] | None] = None
     input_derivative: ClassVar[Callable[..., Any] | None] = None
+    state_products: ClassVar[Callable[..., Any] | None] = None
     five_coefficients: ClassVar[Callable[..., Any] | None] = None
     saddle: ClassVar[bool | None] = None
     held_nodes: ClassVar[int] = 0
+
+    @property
+    def march(self) -> March | None:
+        """Steps between the frames, for problems in time whose residual is too coarse for a solved target.
+
+        Most problems in time have none: the solver `space_time` takes their residual as it is.
+        """
+        return None
 
     @property
     def viscosity(self) -> float | None:

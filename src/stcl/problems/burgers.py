@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from stcl.core.arrays import check_fields, like
 from stcl.core.layout import Layout
 from stcl.problems import _tridiagonal
 from stcl.problems.base import Problem, SolveError, Split, Stream
+
+if TYPE_CHECKING:
+    from stcl.problems._burgers_march import BurgersMarch
 
 # The published splits are one stream of 2304 draws, which is shuffled and cut in this order.
 INPUT_SEED = 42
@@ -366,6 +369,15 @@ class Burgers(Problem):
         """−v at every node."""
         v = v.expand(len(u), *v.shape) if v.ndim == a.ndim else v
         return -v[..., None, 1:].expand(*v.shape[:2], self.nx - 2, -1)
+
+    @cached_property
+    def march(self) -> "BurgersMarch":
+        """Implicit steps between the frames, on the solver's nodes."""
+        from stcl.problems._burgers_march import BurgersMarch
+
+        nodes, frames = self.layout.coordinates
+        finer = np.linspace(0.0, 1.0, max(self.solver_nx + 2, self.nx))
+        return BurgersMarch(nodes, frames, finer, self.viscosity)
 
     @cached_property
     def _tangent_tables(self) -> tuple[np.ndarray, ...]:

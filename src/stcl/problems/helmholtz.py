@@ -43,6 +43,7 @@ class Helmholtz(ScalarOnSquare):
 
     tangent_class = "indefinite"
     tangent_tolerance = 1e-8
+    resonant = True
     input_seed = {"train": 1, "val": 2, "test": 3}
     direction_seed = {"train": 10_007, "val": 10_009, "test": 10_010, "sketch": 2027}  # val is not published
 

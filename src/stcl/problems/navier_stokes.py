@@ -304,6 +304,20 @@ class NavierStokes(OnSquare):
 
         return NavierStokesResidual(*Linearised.apply(u, w, v, *(like(u, table) for table in self._tangent_tables)))
 
+    def input_derivative(self, u, a, v) -> NavierStokesResidual:
+        """−v in the momentum, and nothing elsewhere."""
+        v = v.expand(len(u), *v.shape) if v.ndim == a.ndim else v
+        momentum, m = -inner(v), self.n - 2
+        shapes = (m, m), (8 * (self.n - 1),)
+        return NavierStokesResidual(momentum, *(momentum.new_zeros(*v.shape[:2], *shape) for shape in shapes))
+
+    def state_products(self, u, a):
+        """w ↦ A w written out, for many products."""
+        from stcl.problems._navier_stokes_tangent import products
+
+        product = products(u[:, :2], self.mu, self.h)
+        return lambda w: NavierStokesResidual(*product(w), _boundary_values(w[:, :, :2]))
+
     @cached_property
     def _tangent_tables(self) -> tuple[np.ndarray, np.ndarray]:
         """∂ₕ and −µ ∂²ₕ along an axis [2m, n], and where the boundary values of y are in a flat (y, p) [8(n-1)]."""

@@ -110,7 +110,9 @@ def recorded(root: Path, studies: tuple[Path, ...] = STUDIES + REDUCED) -> list[
     for config in studies:
         plan = Plan(parse(yaml.safe_load((root / config).read_text())))
         order = {records.seedless(cell): place for place, cell in enumerate(plan.cells.values())}
+        beyond = {block.name for block in plan.beyond_blocks}  # another page shows them
         runs = read_runs(records.folders(root / records.FOLDER / plan.config.preset))
+        runs = [run for run in runs if run.cell.block not in beyond]
         runs.sort(key=lambda run: (order[records.seedless(run.cell)], run.cell.seed))
         found += [
             Recorded(config, plan, list(runs)) for _, runs in groupby(runs, lambda run: records.seedless(run.cell))

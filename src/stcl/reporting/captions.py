@@ -18,6 +18,7 @@ TITLES = {
     "conditioning": "Conditioning of the tangent operators",
     "claims": "The paper's claims",
     "conditioning_ablation": "What the conditioning of the loss does",
+    "beyond": "Beyond the labels",
     "inverse": "Inverse problems",
     "convergence": "Convergence",
     "samples": "One test sample of each problem",
@@ -67,6 +68,16 @@ FIGURES = {
         "share of the gradient's variance that comes from the weighted sTCL term, which is the only part that a "
         "larger q reduces; where it is small, a larger q cannot help much. Bottom right: time of one training "
         "relative to q = 0, on linear axes."
+    ),
+    "beyond": (
+        "Test errors against all seconds: those of the labels and of one training, measured alone. Further down and "
+        "further left is better. The lines are networks that were trained on data alone (FNO) and on stored tangents "
+        "(offline DI) with more and more labelled samples, whose number stands beside each point: what the same time "
+        "would buy. The markers are losses of sTCL, all with the smallest of these numbers of samples. The first is "
+        "that of the main tables; the others have tangents that are solved for while training, at the labelled inputs "
+        "or at inputs that were never solved. A marker below both lines is a better deal than more labels. Errors are "
+        "means over training seeds with their standard deviation. Top: error of the response. Bottom: error of its "
+        "derivative along test directions."
     ),
     "conditioning_ablation": (
         "What the conditioning of the sTCL loss does to the test errors. Every marker is one form of the loss, with "

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stcl.reporting import agreement, rooms
+from stcl.reporting import agreement, beyond, rooms
 from stcl.study.schema import Config
 
 CONFIG_PAGE = Path("config/README.md")
@@ -129,6 +129,7 @@ def main() -> None:
     ARCHITECTURE.write_text(architecture_page(ARCHITECTURE.read_text()))
     rooms.draw(ROOMS)
     agreement.write(Path())
+    beyond.write(Path())
     SCHEMA.write_text(json.dumps(schema(), indent=1, sort_keys=True) + "\n")
     # One rule of evaluation stands for the rules of all blocks that the quick study has.
     graph = subprocess.run(

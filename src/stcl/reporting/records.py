@@ -56,8 +56,16 @@ def write(results: Path, records: Path = FOLDER, version: str | None = None, tim
     beside = ("data/*/*.ledger.json", "banks/*/*.ledger.json", *(("timing/*.json",) if times else ()))
     for pattern in beside:
         for path in sorted(results.glob(pattern)):
-            _write(kept / path.relative_to(results), _read(path), times)
+            record, content = kept / path.relative_to(results), _read(path)
+            if times or not _says_all_of(record, content):
+                _write(record, content, times)
     return written
+
+
+def _says_all_of(record: Path, ledger: dict[str, Any]) -> bool:
+    """Whether a recorded ledger is of the same spec and has times, which are not to be lost for one without them."""
+    known = _read(record) if record.exists() else {}
+    return known.get("spec") == ledger["spec"] and "seconds" in known
 
 
 def _read(path: Path) -> dict[str, Any]:

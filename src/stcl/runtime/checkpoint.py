@@ -1,5 +1,6 @@
 """Training state on disk. It is written whole or not at all, and read without running anything that it contains."""
 
+import hashlib
 import os
 import pickle
 from pathlib import Path
@@ -27,3 +28,20 @@ def load(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"no weights at {path}; train the cell first: snakemake {path}") from None
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise ValueError(f"{path} is not a complete file of weights; delete it and run snakemake again") from error
+
+
+def load_weights(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """The weights of a training, checked against the hash in its record. Records of older versions have none."""
+    weights = load(path)
+    if record.get("weights", found := digest(weights)) != found:
+        raise ValueError(f"{path} is not what train.json describes: its hash differs; run snakemake again")
+    return weights
+
+
+def digest(weights: dict[str, torch.Tensor]) -> str:
+    """A hash of the names, types, shapes and values of weights, by which a record knows its own."""
+    found = hashlib.blake2b(digest_size=16)
+    for name in sorted(weights):
+        values = weights[name].detach().cpu().numpy()
+        found.update(f"{name}{values.dtype}{values.shape}".encode() + values.tobytes())
+    return found.hexdigest()

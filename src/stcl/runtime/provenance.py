@@ -15,6 +15,8 @@ PACKAGE = "stcl"
 def code_id(*modules: str) -> str:
     """A hash of the code of these modules and of everything they import from this package.
 
+    A module of a user is given by the path of its file.
+
     Comments, docstrings and formatting do not count. Neither does the package's own `__init__`, which only says where
     public names are: a new name must not make every result stale. Modules that are imported by name at run time
     (problems, forms, metrics) are not seen here, so a job lists those that it uses.
@@ -41,7 +43,7 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
         raise ValueError(f"no module {module} below {ROOT}; check the name in the rule that asked for its code id")
     tree = ast.parse(path.read_text())
     named = set(_imports(module, path, tree))
-    parents = {module.rsplit(".", depth)[0] for depth in range(1, module.count(".") + 1)}
+    parents = set() if _is_file(module) else {module.rsplit(".", n)[0] for n in range(1, module.count(".") + 1)}
     code = ast.dump(_without_docstrings(tree)) + _compiled(path.with_suffix(".c"))
     return code, tuple(sorted((named | parents) - {PACKAGE}))
 
@@ -55,7 +57,13 @@ def _compiled(source: Path) -> str:
     return "".join([text, *(_compiled(source.with_name(header)) for header in headers)])
 
 
+def _is_file(module: str) -> bool:
+    return module.endswith(".py")
+
+
 def _source(module: str) -> Path | None:
+    if _is_file(module):
+        return Path(module) if Path(module).is_file() else None
     stem = ROOT.joinpath(*module.split("."))
     for path in (stem.with_suffix(".py"), stem / "__init__.py"):
         if path.is_file():
@@ -82,7 +90,8 @@ def _imports(module: str, path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def _named(module: str, path: Path, tree: ast.Module) -> Iterator[str]:
-    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    inside = [] if _is_file(module) else module.split(".")
+    package = inside if path.name == "__init__.py" else inside[:-1]
     for node in _statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

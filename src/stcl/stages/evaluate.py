@@ -48,7 +48,7 @@ def evaluate(run: Path, test: HeldOut, device: torch.device) -> None:
     spec = TrainSpec.model_validate(record["spec"])
     problem = problems.load(spec.problem, **spec.options)
     surrogate = build_surrogate(problem.layout, spec.network)
-    surrogate.load_state_dict(checkpoint.load(run.with_name("weights.pt")))
+    surrogate.load_state_dict(checkpoint.load_weights(run.with_name("weights.pt"), record))
     surrogate.to(device)
     a, u, v, w = (test.arrays[name] for name in "auvw")
     field = field_errors(surrogate, a, u).cpu().numpy()

@@ -13,7 +13,7 @@ class GradientVariance:
     """The variance V = Σ_i ‖g_i − ḡ‖² / (n − 1) over the n updates of an epoch, where g_i are the gradients of
 
     data      L_data                  raw    L_deriv
-    weighted  γ L_deriv, γ fixed      total  L_data + γ L_deriv
+    weighted  γ L_deriv, γ fixed      total  L_data + γ L_deriv, and the value term at unlabelled inputs
 
     before clipping. Mean and spread are updated as the gradients come (Welford), and they stay on the device until the
     epoch ends. The extra backward passes leave the graph and the parameters' own gradients as they are.
@@ -30,7 +30,10 @@ class GradientVariance:
         """Counts one update. It must come before the update's own backward pass."""
         data, raw = (flat_gradient(loss, self.parameters) for loss in (losses.data, losses.derivative))
         weighted = losses.gamma.detach() * raw
-        gradients = torch.stack([data, raw, weighted, data + weighted])
+        total = data + weighted
+        if losses.value is not None:
+            total = total + flat_gradient(losses.value, self.parameters)
+        gradients = torch.stack([data, raw, weighted, total])
         self.count += 1
         deviation = gradients - self.mean
         self.mean = self.mean + deviation / self.count

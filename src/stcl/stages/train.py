@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from stcl import problems
+from stcl.core.errors import EquationError
 from stcl.core.seeds import stream_seed
 from stcl.core.version import __version__
 from stcl.losses.data import DataLoss
@@ -51,12 +52,19 @@ def train_cell(
     code: str,
     device: torch.device,
     val_bank: Path | None = None,
+    stored: Path | None = None,
 ) -> None:
-    """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state."""
+    """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state.
+
+    `stored` is the manifest of the train bank, there or not. Its tangents only put the equation of sTCL to the test.
+    """
     contents = {
         name: stores.read_manifest(path)["content"]
         for name, path in _given(train=train, val=val, bank=bank, val_bank=val_bank)
     }
+    if spec.method == "stcl":
+        # It refuses or passes and changes no number. Loaded by name, its code makes no training stale.
+        importlib.import_module("stcl.stages.equation_check").check(spec, train, stored)
     state_path = work / stores.job_key(spec.canonical(), code, *contents.values()) / "state.pt"
     trainer = build_trainer(spec, train, val, bank, device, val_bank)
     if state_path.exists():
@@ -96,6 +104,7 @@ def train_cell(
         "version": __version__,
         "code": code,
         "contents": contents,
+        "weights": checkpoint.digest(trainer.best_weights),
         "epochs": trainer.epoch,
         "ended": trainer.ended,
         "best_epoch": trainer.best_epoch,
@@ -103,6 +112,7 @@ def train_cell(
         "val_relative": best["val_relative"],
         "monitored": trainer.best,
         "seconds": trainer.seconds,
+        "ledger": trainer.ledger(),
         "parameters": sum(p.numel() for p in trainer.surrogate.parameters()),
         "device": devices.name(device),
         "threads": torch.get_num_threads(),
@@ -142,6 +152,7 @@ def build_trainer(
         seed=spec.seed,
         device=device,
         bank=bank,
+        responses=train_pairs[1],
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
     seed = stream_seed(spec.seed, "batches")
@@ -186,6 +197,7 @@ def main() -> None:
     parser.add_argument("--val", type=Path, required=True, help="manifest of the validation split")
     parser.add_argument("--bank", type=Path, help="manifest of the train bank, which only offline_di needs")
     parser.add_argument("--val-bank", type=Path, help="manifest of the validation bank, which jacobian_every needs")
+    parser.add_argument("--stored", type=Path, help="manifest of the train bank, which sTCL checks its equation with")
     parser.add_argument(
         "--decision", type=Path, help="file with the lambda that validation chose, for a spec that has none"
     )
@@ -211,11 +223,12 @@ def main() -> None:
             arguments.code,
             device,
             arguments.val_bank,
+            arguments.stored,
         )
     except Stopped as stopped:
         print(stopped, flush=True)
         raise SystemExit(EXIT_CODE) from stopped
-    except (Diverged, stores.StoreError) as error:
+    except (Diverged, EquationError, stores.StoreError) as error:
         raise SystemExit(f"error: {error}") from error
 
 

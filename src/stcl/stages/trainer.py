@@ -114,6 +114,11 @@ class Trainer:
         self.optimiser.step()
         return torch.stack([losses.data, losses.derivative, losses.gamma]).detach()
 
+    def ledger(self) -> dict[str, int]:
+        """What the objective has solved so far: nothing, or targets and corrections."""
+        samples = len(self.train[0])
+        return self.objective.ledger(self.epoch * samples, self.epoch * -(-samples // self.settings.batch))
+
     def _validate(self) -> tuple[float, float]:
         """The mean squared error over all values, and the mean relative error, of the scored responses."""
         a, u = self.val

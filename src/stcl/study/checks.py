@@ -7,7 +7,9 @@ from stcl import problems
 from stcl.losses import rule
 from stcl.losses.settings import JacobianPenalty
 from stcl.study.inversions import InverseStudy
+from stcl.study.protocol import Training
 from stcl.study.schema import (
+    Beyond,
     ConditioningAblation,
     Config,
     Forms,
@@ -70,19 +72,7 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
             yield f"{where}.methods: one λ for the problem needs one lambda_grid, got {grids}; make them equal"
     if settings.shown_size is not None and settings.shown_size not in settings.train_sizes:
         yield f"{where}.shown_size: {settings.shown_size} is not among train_sizes {settings.train_sizes}"
-    if settings.training.gradient_variance and min(settings.train_sizes) <= settings.training.batch:
-        yield (
-            f"{where}.training.gradient_variance: N = {min(settings.train_sizes)} is one update of "
-            f"{settings.training.batch} an epoch, a variance needs two; use a smaller batch"
-        )
-    if settings.training.jacobian_every is not None and settings.bank.val is None:
-        yield f"{where}.training.jacobian_every: there are no validation directions; give bank.val"
-    if (settings.training.jacobian_every or 0) > settings.training.epochs:
-        yield f"{where}.training.jacobian_every: it is more than the epochs of a training, {settings.training.epochs}"
-    if (settings.training.finish_after or 0) > settings.training.epochs:
-        yield f"{where}.training.finish_after: it is more than the epochs of a training, {settings.training.epochs}"
-    if settings.training.monitor == "jacobian" and settings.training.jacobian_every != 1:
-        yield f"{where}.training.monitor: the Jacobian error must be measured at every epoch; set jacobian_every: 1"
+    yield from _check_training(f"{where}.training", settings.training, settings.train_sizes, settings.bank.val)
     offline = settings.methods.offline_di
     if offline is not None and offline.q > settings.bank.train:
         yield (
@@ -92,12 +82,32 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
     stcl = settings.methods.stcl
     if stcl is not None:
         yield from (f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.settled_form, problem))
+        yield from (f"{where}.methods.stcl.{reason}" for reason in rule.input_refusals(stcl, problem))
     if not list(settings.methods.enabled()):
         yield f"{where}.methods: name at least one of {', '.join(Methods.model_fields)}"
 
 
+def _check_training(where: str, training: Training, sizes: list[int], directions: int | None) -> Iterator[str]:
+    """Every finding about a training with these sizes N and this number of validation directions."""
+    if training.gradient_variance and min(sizes) <= training.batch:
+        yield (
+            f"{where}.gradient_variance: N = {min(sizes)} is one update of {training.batch} an epoch, a variance needs "
+            f"two; use a smaller batch"
+        )
+    if training.jacobian_every is not None and directions is None:
+        yield f"{where}.jacobian_every: there are no validation directions; give bank.val"
+    if (training.jacobian_every or 0) > training.epochs:
+        yield f"{where}.jacobian_every: it is more than the epochs of a training, {training.epochs}"
+    if (training.finish_after or 0) > training.epochs:
+        yield f"{where}.finish_after: it is more than the epochs of a training, {training.epochs}"
+    if training.monitor == "jacobian" and training.jacobian_every != 1:
+        yield f"{where}.monitor: the Jacobian error must be measured at every epoch; set jacobian_every: 1"
+
+
 def _check_modes(where: str, modes: int, grid: tuple[int, ...]) -> Iterator[str]:
-    if 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
+    if len(grid) != 2:
+        yield f"{where}: the network needs a layout with two axes, got {len(grid)}"
+    elif 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
         yield (
             f"{where}: {modes} modes need a grid of at least {2 * modes} x {2 * modes - 2} nodes, "
             f"got {' x '.join(map(str, grid))}; use fewer modes or a finer grid"
@@ -115,12 +125,13 @@ def _check_lambda(where: str, chosen: Tuned, train_sizes: list[int], selection: 
 def _check_studies(config: Config) -> Iterator[str]:
     """Every finding about the studies, which must refer to problems of the same file."""
     studies = config.studies
-    named: dict[str, MinresIterations | SketchCount | Forms | ConditioningAblation | LongRun | None] = {
+    named: dict[str, MinresIterations | SketchCount | Forms | ConditioningAblation | Beyond | LongRun | None] = {
         "studies.minres_iterations": studies.minres_iterations,
         "studies.sketch_count": studies.sketch_count,
     }
     named |= {f"studies.forms.{name}": forms for name, forms in studies.forms.items()}
     named |= {f"studies.conditioning_ablation.{name}": study for name, study in studies.conditioning_ablation.items()}
+    named |= {f"studies.beyond.{name}": study for name, study in studies.beyond.items()}
     named |= {f"studies.long_runs.{name}": run for name, run in studies.long_runs.items()}
     for where, study in named.items():
         if study is None:
@@ -130,6 +141,8 @@ def _check_studies(config: Config) -> Iterator[str]:
             yield f"{where}: problem {name!r} is not among {', '.join(config.problems)}; add it or leave the study out"
         elif isinstance(study, LongRun):
             yield from _check_long_run(where, study, config.problems[name], config.selection)
+        elif isinstance(study, Beyond):
+            yield from _check_beyond(where, study, name, config)
         elif isinstance(study, Forms | ConditioningAblation):
             yield from _check_forms(where, study, name, config)
             if isinstance(study, ConditioningAblation):
@@ -195,6 +208,9 @@ def _check_forms(where: str, study: Forms | ConditioningAblation, name: str, con
         return  # _check_problem says why
     for label, form in study.forms.items():
         yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem))
+        if settings.methods.stcl is not None and settings.methods.stcl.inputs != "labelled":
+            stcl = settings.methods.stcl.model_copy(update={"form": form})
+            yield from (f"{where}.forms.{label}: {reason}" for reason in rule.input_refusals(stcl, problem))
 
 
 def _check_conditions(where: str, study: ConditioningAblation, name: str, config: Config) -> Iterator[str]:
@@ -210,6 +226,35 @@ def _check_conditions(where: str, study: ConditioningAblation, name: str, config
         same = next((other for other in labels[:i] if study.forms[other] == form), None)
         if same is not None:
             yield f"{where}.forms.{label}: the same form as {same}; leave one of them out"
+
+
+def _check_beyond(where: str, study: Beyond, name: str, config: Config) -> Iterator[str]:
+    settings = config.problems[name]
+    left_out = [method for method, chosen in settings.methods if chosen is None]
+    if left_out:
+        yield f"{where}: {name} has no method {', '.join(left_out)}; all methods are compared, so add what is missing"
+        return
+    yield from _check_unique(f"{where}.more", study.sizes)
+    if min(study.more) <= study.n_train:
+        yield f"{where}.more: {min(study.more)} is not more than n_train = {study.n_train}"
+    if study.lam is None and not set(study.sizes) <= set(settings.train_sizes):
+        yield f"{where}.lambda: it is known for N in {settings.train_sizes}, not for all of {study.sizes}; give it"
+    if study.training is not None:
+        yield from _check_training(f"{where}.training", study.training, study.sizes, settings.bank.val)
+    if study.q is not None and study.q > settings.bank.train:
+        yield f"{where}.q: {study.q} directions per update are more than the bank's {settings.bank.train}"
+    try:
+        problem = problems.load(config.loaded(name), **(settings.options | study.options))
+    except (ValueError, TypeError) as error:
+        yield f"{where}.options: {error}"
+        return
+    yield from _check_modes(f"{where}.options", settings.network.modes, problem.layout.grid)
+    for label in study.losses:
+        if label.startswith("more"):
+            yield f"{where}.losses.{label}: names that begin with `more` are those of larger N; use another one"
+        loss = study.loss(label, settings.stcl)
+        yield from (f"{where}.losses.{label}.form: {reason}" for reason in rule.refusals(loss.settled_form, problem))
+        yield from (f"{where}.losses.{label}.{reason}" for reason in rule.input_refusals(loss, problem))
 
 
 def _check_inverse(where: str, study: InverseStudy, name: str, config: Config) -> Iterator[str]:

@@ -31,6 +31,7 @@ class Rate:
     nodes: int
     steps: int | None  # number of steps that the Krylov solver took; None if the form has no solver
     source: str
+    batches: dict[str, tuple[float, float]]  # what _batches gives, where it is not (1, 0)
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ class CostEstimate:
     def training_seconds(self, cell: Cell) -> float | None:
         """The seconds of a training.
 
-        The time of an update is scaled with its samples and nodes, and its derivative part also with q and with the
-        steps of the solver.
+        The time of an update is scaled with its samples and nodes, and its derivative part also with q, with the steps
+        of the solver and with the batches of inputs at which tangents are judged. A batch without labels is a pass of
+        the network more.
         """
         block = self.plan.blocks[cell.block]
         rate = self.rate(block.key)
@@ -71,7 +73,10 @@ class CostEstimate:
             steps = getattr(getattr(chosen, "form", None), "steps", None)
             if steps and rate.steps:
                 seconds *= self._solver_seconds(steps) / self._solver_seconds(rate.steps)
-            seconds = data + (seconds - data) * chosen.q / rate.q[cell.method]
+            judged, more = _batches(chosen, block)
+            known, before = rate.batches.get(cell.method, (1.0, 0.0))
+            derivative = (seconds - data * (1 + before)) / known * chosen.q / rate.q[cell.method]
+            seconds = data * (1 + more) + derivative * judged
         size = block.settings.training.batch / rate.batch * nodes(block) / rate.nodes
         return self.updates(cell) * size * seconds
 
@@ -191,6 +196,7 @@ def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
             runs["nodes"][problem],
             runs["steps"].get(problem),
             "published",
+            {},
         )
     return rates
 
@@ -203,16 +209,27 @@ def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]
         cells = {_timed(Cell.parse(path)): measured for path, measured in timing["cells"].items()}
         if not set(cells) <= set(known):
             continue
-        seconds, q = {}, {}
+        seconds, q, batches = {}, {}, {}
         for key, measured in cells.items():
             cell = known[key]
             block = plan.blocks[cell.block]
             seconds[cell.method] = measured["epoch_seconds"] / ceil(cell.n_train / block.settings.training.batch)
-            q[cell.method] = getattr(getattr(block.settings.methods, cell.method), "q", 0)
+            chosen = getattr(block.settings.methods, cell.method)
+            q[cell.method], batches[cell.method] = getattr(chosen, "q", 0), _batches(chosen, block)
         form = getattr(block.settings.methods.stcl, "form", None)
         steps, batch = getattr(form, "steps", None), block.settings.training.batch
-        rates[block.key] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}")
+        rates[block.key] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}", batches)
     return rates
+
+
+def _batches(chosen: Any, block: Block) -> tuple[float, float]:
+    """The inputs of an update at which tangents are judged, and those without labels, in batches of labelled ones."""
+    inputs = getattr(chosen, "inputs", "labelled")
+    if inputs == "labelled":
+        return 1.0, 0.0
+    batch = block.settings.training.batch
+    more = (chosen.unlabelled_batch or batch) / batch
+    return more + (1.0 if inputs == "both" else 0.0), more
 
 
 def _timed(cell: Cell) -> tuple[str, int, str]:

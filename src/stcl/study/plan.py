@@ -12,7 +12,7 @@ from typing import Any
 from stcl.problems.base import Split
 from stcl.study.cells import SELECTED, Cell
 from stcl.study.inversions import Inversions
-from stcl.study.schema import Config, Fno, LongRun, Methods, ProblemSettings, Tuned
+from stcl.study.schema import Beyond, Config, Fno, LongRun, Methods, ProblemSettings, Tuned
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.study.specs.data import DataSpec
@@ -35,6 +35,16 @@ class Block:
     variant: tuple[tuple[str, int], ...] = ()  # what an ablation varies, e.g. (("grid", 32), ("q", 4))
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison shows of a block: some of its methods at one N. `loss` names a loss of sTCL."""
+
+    block: Block
+    n_train: int
+    methods: tuple[str, ...]
+    loss: str
+
+
 class Plan:
     """The whole study. Paths are relative to the workflow's folder."""
 
@@ -48,6 +58,7 @@ class Plan:
     def blocks(self) -> dict[str, Block]:
         """Every block under its name, the problems first."""
         studies = [*self.minres_blocks, *self.sketch_blocks, *self.form_blocks, *self.ablation_blocks]
+        studies += self.beyond_blocks
         studies += self.long_blocks.values()
         return {block.name: block for block in [*self.problem_blocks, *studies]}
 
@@ -181,6 +192,66 @@ class Plan:
         return [*self.problem_blocks, *self.minres_blocks, *self.form_blocks]
 
     @property
+    def beyond_blocks(self) -> list[Block]:
+        """The blocks that the comparison beyond the labels adds to those that are trained anyway."""
+        known = {block.name for block in self.problem_blocks}
+        blocks = {row.block.name: row.block for rows in self.beyond.values() for row in rows}
+        return [block for name, block in blocks.items() if name not in known]
+
+    @cached_property
+    def beyond(self) -> dict[str, list[Compared]]:
+        """For each problem of the comparison beyond the labels, what is compared: the block, N and methods of each."""
+        return {
+            key: [*self._beyond(key, self.config.studies.beyond[key])]
+            for key in self.config.problems
+            if key in self.config.studies.beyond
+        }
+
+    def _beyond(self, key: str, study: Beyond) -> Iterator[Compared]:
+        settings = self.config.problems[key]
+        largest = max(study.sizes)
+        shared: dict[str, Any] = {"options": settings.options | study.options}
+        shared["training"] = study.training or settings.training
+        own_data = shared["options"] != settings.options or largest > settings.samples.train
+        if own_data:
+            shared["samples"] = _derived(settings.samples, train=max(settings.samples.train, largest))
+        changes: dict[str, Any] = {} if study.q is None else {"q": study.q}
+        if study.lam is not None:
+            changes |= {"lam": study.lam, "lambda_grid": None}
+        methods = {
+            method: _derived(chosen, **changes) if isinstance(chosen, Tuned) else chosen
+            for method, chosen in settings.methods.enabled()
+        }
+
+        def compared(name: str, n: int, chosen: dict[str, Any], loss: str = "") -> Compared:
+            block = Block(
+                f"{key}-beyond{name}",
+                key,
+                self.config.loaded(key),
+                f"{key}-beyond" if own_data else key,
+                _derived(settings, train_sizes=[n], shown_size=None, methods=Methods(**chosen), **shared),
+                tuple(self.config.seeds),
+                selected=self.config.selection == "validation" and study.lam is None,
+            )
+            known = (other for other in self.problem_blocks if _has_cells(other, block))
+            return Compared(next(known, block), n, tuple(chosen), loss)
+
+        yield compared("", study.n_train, methods)
+        for name in study.losses:
+            yield compared(f"-{name}", study.n_train, {"stcl": study.loss(name, methods["stcl"])}, name)
+        for n in study.more:
+            yield compared(f"-more{n}", n, {method: methods[method] for method in methods if method != "stcl"})
+
+    def beyond_cells(self, key: str) -> dict[Cell, str]:
+        """The cells of the comparison beyond the labels of a problem, each with the name of its loss, if it has one."""
+        return {
+            cell: row.loss
+            for row in self.beyond[key]
+            for cell in self.final_cells([row.block])
+            if cell.n_train == row.n_train and cell.method in row.methods
+        }
+
+    @property
     def long_blocks(self) -> dict[str, Block]:
         """The block with the longer training of each problem that has one. It has the first seed alone.
 
@@ -226,6 +297,8 @@ class Plan:
         problems = self.config.problems.items()
         banks: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.datasets]
         banks += [(name, "train") for name, settings in problems if settings.methods.offline_di]
+        beyond = [block for block in self.beyond_blocks if block.settings.methods.offline_di]
+        banks += dict.fromkeys((block.dataset, "train") for block in beyond if block.dataset != block.key)
         return banks + [(name, "val") for name, settings in problems if settings.training.jacobian_every]
 
     # -- cells ------------------------------------------------------------------------------------------------
@@ -359,6 +432,9 @@ class Plan:
             grid = ("grid", sketch.runtime_grid)
             blocks = [block for block in self.sketch_blocks if grid in block.variant]
             return [c for c in self.final_cells(blocks) if c.seed == self.config.seeds[0]]
+        key = group.removesuffix("-beyond")
+        if key != group:
+            return [c for c in self.beyond_cells(key) if c.seed == self.config.seeds[0]]
         return self.shown_cells(group)
 
     def timing_spec(self, group: str) -> TimingSpec:
@@ -421,6 +497,23 @@ def _trains(known: Block, block: Block) -> bool:
         return False
     same = _untuned(theirs) == _untuned(ours) and _lambda(known, theirs, n) == _lambda(block, ours, n)
     return same and set(block.seeds) <= set(known.seeds)
+
+
+def _has_cells(known: Block, block: Block) -> bool:
+    """Whether a block has all cells of the other: the same data, settings, methods, λ and seeds at its sizes."""
+    ours, theirs = block.settings, known.settings
+    shared = ("options", "samples", "basis", "network", "training", "bank")
+    if known.dataset != block.dataset or any(getattr(ours, name) != getattr(theirs, name) for name in shared):
+        return False
+    if not (set(ours.train_sizes) <= set(theirs.train_sizes) and set(block.seeds) <= set(known.seeds)):
+        return False
+    for method, chosen in ours.methods.enabled():
+        other = getattr(theirs.methods, method)
+        if other is None or _untuned(other) != _untuned(chosen):
+            return False
+        if any(_lambda(known, other, n) != _lambda(block, chosen, n) for n in ours.train_sizes):
+            return False
+    return True
 
 
 def shown_size(settings: ProblemSettings) -> int:

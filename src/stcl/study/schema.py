@@ -13,6 +13,7 @@ from stcl.study.protocol import Training
 
 # Names become parts of paths, so they hold nothing that could leave the results folder.
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+ProblemSource = Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]*|[^:]+\.py(:[A-Za-z_][A-Za-z0-9_]*)?)$")]
 Seed = Annotated[int, Field(ge=0)]
 
 
@@ -125,10 +126,11 @@ class Methods(Settings):
 class ProblemSettings(Settings):
     """One problem of the study, or a variant of it under a name of its own."""
 
-    problem: Name | None = Field(
+    problem: ProblemSource | None = Field(
         None,
-        description="name of the problem's file in `src/stcl/problems`, which a variant has to give; if left out, it "
-        "is the name under which these settings stand",
+        description="the problem: the name of its file in `src/stcl/problems`, which a variant has to give, or the "
+        "path of a file of your own, `my/poisson.py` or `my/poisson.py:Poisson`, from the folder in which snakemake "
+        "runs; if left out, it is the name under which these settings stand",
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
@@ -233,6 +235,53 @@ class ConditioningAblation(Settings):
     )
 
 
+class Beyond(Settings):
+    """What sTCL gains beyond the labels, and what more labelled samples would gain in the same time.
+
+    A problem's methods are trained with N samples, and beside them sTCL with other losses. Data alone and stored
+    tangents are trained with more samples, too. What the study trains elsewhere with the same settings is not trained
+    again.
+    """
+
+    n_train: Positive = Field(description="the training size N of all methods")
+    more: list[Positive] = Field(
+        description="larger training sizes, with which fno and offline_di are trained as well; each costs more solves "
+        "and more time, which the table shows",
+        min_length=1,
+    )
+    losses: dict[Name, Stcl] = Field(
+        description="settings of sTCL, each under a name that you choose, that the table shows and that becomes part "
+        "of paths; what is left out is as in the problem's method stcl, which is trained without them, too",
+        min_length=1,
+    )
+    lam: PositiveFloat | None = Field(
+        None,
+        alias="lambda",
+        description="the λ of all methods at all N; if left out, it is that of the problem's methods at their N, "
+        "whether given or chosen by validation",
+    )
+    q: Positive | None = Field(
+        None, description="number of directions per update of all methods; if left out, it is that of the problem's"
+    )
+    training: Training | None = Field(
+        None, description="how all methods are optimised; if left out, as in the problem's main trainings"
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="constants of the problem that differ from those of the main tables, such as its grid size n",
+    )
+
+    @property
+    def sizes(self) -> list[int]:
+        """All training sizes."""
+        return [self.n_train, *self.more]
+
+    def loss(self, name: str, own: TunedStcl) -> TunedStcl:
+        """The settings of one of the losses, where `own` are those of the problem's method stcl."""
+        chosen = self.losses[name]
+        return own.model_copy(update={key: getattr(chosen, key) for key in chosen.model_fields_set})
+
+
 class LongRun(Settings):
     """A training that is longer than the budget. It shows whether the curves have settled."""
 
@@ -270,6 +319,11 @@ class Studies(Settings):
         default_factory=dict,
         description="makes the table and the figure `conditioning_ablation` for the problems that are named here; "
         "their condition numbers are measured with their `conditioning.options`; there are none if this is left out",
+    )
+    beyond: dict[Name, Beyond] = Field(
+        default_factory=dict,
+        description="makes the table and the figure `beyond` for the problems that are named here; there are none if "
+        "this is left out",
     )
     long_runs: dict[Name, LongRun] = Field(
         default_factory=dict,
@@ -348,7 +402,8 @@ class Config(Settings):
     )
     problems: dict[Name, ProblemSettings] = Field(
         description="the problems and their settings, each under the name of its file in `src/stcl/problems`; a "
-        "variant of a problem stands under a name of its own and says in `problem` what it is",
+        "variant of a problem, or a problem of your own, stands under a name of its own and says in `problem` what "
+        "it is",
         min_length=1,
     )
     studies: Studies = Field(

@@ -46,6 +46,18 @@ def check_residual(function: Callable[[Tensor, Tensor], Any], u: Tensor, a: Tens
         _check_derivative(name, partial, at, along)
 
 
+def widest(residual: Callable[[Tensor, Tensor], Any], u: Tensor, a: Tensor) -> torch.dtype:
+    """float64, unless the residual holds constants that insist on the dtype of the data, or the device has none.
+
+    An error may have another cause. It then comes again with the data as they are, and is reported there.
+    """
+    try:
+        residual(u[:1].double(), a[:1].double())
+    except (RuntimeError, TypeError):
+        return u.dtype
+    return torch.float64
+
+
 def _check_derivative(name: str, function: Callable[[Tensor], Any], x: Tensor, along: Tensor) -> None:
     """Refuse a derivative that forward mode lacks, that is zero, or that differs from central differences."""
     try:

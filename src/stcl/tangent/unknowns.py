@@ -48,6 +48,11 @@ class Unknowns:
         pairs = zip(as_blocks(residual), self._nodes, strict=True)
         return torch.cat([block.flatten(batch_axes) for block, nodes in pairs if nodes is not None], -1)
 
+    def off_grid(self, residual: Any) -> Tensor:
+        """The equations that belong to no unknown, such as boundary values, as vectors [B, equations]."""
+        pairs = zip(as_blocks(residual), self._nodes, strict=True)
+        return torch.cat([block.flatten(1) for block, nodes in pairs if nodes is None], 1)
+
     def split(self, x: Tensor) -> Any:
         """The residual with these values; blocks without unknowns are zero."""
         parts = iter(x.split(self.sizes, -1))

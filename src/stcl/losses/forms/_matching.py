@@ -1,7 +1,7 @@
 """‖w − ŵ‖² with ŵ ≈ −A⁻¹ B v from a solver: a tangent that is solved for, used once, and never stored."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,12 +9,11 @@ from torch.nn.functional import pad
 
 from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation, Solved, TangentSolver
+from stcl.losses.newton import Newton, nodes, on_blocks
 from stcl.losses.squares import squares
 from stcl.tangent.residual import input_derivative, tangent_residual
-from stcl.tangent.unknowns import Unknowns
 
 WATCHED = 4096  # updates whose targets are remembered, where nobody asks for the columns of an epoch
-INPUT_DEPENDENT = 1e-3  # spread of a value, relative to the largest |u|, from which on it depends on the input
 
 
 class MatchedTarget:
@@ -36,21 +35,21 @@ class MatchedTarget:
         self.solver, self.layout = solver, equation.layout
         self.state, self.warm_start = state, warm_start
         self._watch = _Watch()
-        a, u = equation.states(2)
-        unknowns = Unknowns(equation.residual(u[:1], a[:1]), equation.layout)
-        own = unknowns.embed(torch.ones(len(unknowns), dtype=u.dtype, device=u.device))
-        fixed = (u - u[:1]).abs().amax(0) <= INPUT_DEPENDENT * u.abs().max()
-        self._own = own.cpu().numpy()  # 1 at the nodes that have an equation
-        known = self.layout.score(torch.maximum(own, fixed.to(own)))
-        self._known = None if known.all() else known.cpu().numpy()  # 1 where tangents are compared; None for all
+        self._correct = Newton(equation, solver) if state == "corrected" else None
+        own, fixed = nodes(equation)
+        self._own = own.double().cpu().numpy()  # 1 at the nodes that have an equation
+        known = self.layout.score(own | fixed)
+        self._known = None if known.all() else known.double().cpu().numpy()  # 1 where tangents are compared
 
-    def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor) -> Tensor:
+    def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor, kept: Tensor | None = None) -> Tensor:
+        """The loss of those samples that are `kept` [B], or of all."""
         target = self.target(a, label if self.state == "label" else u.detach(), v, w.detach())
-        solved = target.solved.sum()
-        self._watch.add(target.residual, solved)
+        counted = target.solved if kept is None else target.solved & kept.unsqueeze(1)
+        solved = counted.sum()
+        self._watch.add(target.residual, target.solved.sum())
         difference = self.layout.score(w) - self.layout.score(target.x)
         distance = squares(difference if self._known is None else difference * like(w, self._known))
-        share = target.solved / (self.layout.score(w[0, 0]).numel() * solved.clamp_min(1)).to(w.dtype)
+        share = counted / (self.layout.score(w[0, 0]).numel() * solved.clamp_min(1)).to(w.dtype)
         return torch.dot(distance.flatten(), share.flatten())
 
     def epoch_columns(self) -> dict[str, float]:
@@ -61,25 +60,13 @@ class MatchedTarget:
     def target(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor | None = None) -> Solved:
         """ŵ [B, q, *response_shape] and the relative residual that it leaves [B, q]; a warm start needs tangents w."""
         equation = self.solver.equation
-        if self.state == "corrected":
-            u = corrected(self.solver, u, a)
+        if self._correct is not None:
+            u = self._correct(u, a).x
         if not self.warm_start or w is None:
-            return self.solver.at(u, a)(_map(torch.neg, input_derivative(equation, u, a, v)))
+            return self.solver.at(u, a)(on_blocks(torch.neg, input_derivative(equation, u, a, v)))
         start = w * like(w, self._own)
-        left = self.solver.at(u, a)(_map(torch.neg, tangent_residual(equation, u, a, start, v)))
+        left = self.solver.at(u, a)(on_blocks(torch.neg, tangent_residual(equation, u, a, start, v)))
         return left._replace(x=start + left.x)
-
-
-@torch.no_grad()
-def corrected(solver: TangentSolver, u: Tensor, a: Tensor) -> Tensor:
-    """u − A⁻¹F(u, a): predictions u [B, ...] after one Newton step."""
-    step = solver.at(u, a)(_map(lambda r: r.neg().unsqueeze(1), solver.equation.residual(u, a)))
-    return u + step.x.squeeze(1)
-
-
-def _map(function: Any, residual: Any) -> Any:
-    """A function of every block of a residual."""
-    return function(residual) if isinstance(residual, Tensor) else type(residual)(*map(function, residual))
 
 
 class _Watch:

@@ -9,6 +9,7 @@ from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solved
 from stcl.losses import metrics, settings
 from stcl.tangent import krylov
 from stcl.tangent.five_point import five_point, is_five_point, on_interior
+from stcl.tangent.gmres import gmres
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
 from stcl.tangent.solver_choice import fitting_solver, solver_refusal
@@ -35,12 +36,12 @@ class Krylov:
         if refusal:
             raise ValueError(refusal)
         self.method = settings.method or fitting_solver(defect, positive=tangent_class == "spd")
-        self.solve = krylov.SOLVERS[self.method]
+        self.solve = gmres if self.method == "gmres" else krylov.SOLVERS[self.method]
         self.linearise = five_point if is_five_point(equation, u, a) else on_interior
 
     @property
     def products(self) -> int:
-        return {"minres": 1, "gmres": 1, "cg": 0, "bicgstab": self.settings.steps}[self.method] + self.settings.steps
+        return {"minres": 1, "gmres": 0, "cg": 0, "bicgstab": self.settings.steps}[self.method] + self.settings.steps
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Tensor], Solved]:

@@ -1,7 +1,6 @@
 """The figure `ledger` shows accuracy against everything it cost, training data and stored tangents included."""
 
 import json
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from stcl.reporting.costs import Cost, store_cost
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import COLOURS, log_scale, plt
 from stcl.study.names import METHOD_NAMES, problem_name
@@ -17,26 +17,6 @@ from stcl.study.names import METHOD_NAMES, problem_name
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 COSTS = {"solves": "PDE solves", "seconds": "Seconds", "gigabytes": "Stored data, GB"}
 ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What data cost, or what all that led to a trained network cost."""
-
-    solves: float  # one for each response, and one, linearised, for each stored tangent
-    seconds: float
-    gigabytes: float
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.solves + other.solves, self.seconds + other.seconds, self.gigabytes + other.gigabytes)
-
-
-def store_cost(ledger: dict[str, Any], samples: int | None = None) -> Cost:
-    """The share of a store's cost that its first samples have. Rejected candidates count, too."""
-    spec = ledger["spec"]
-    share = 1.0 if samples is None else samples / spec["samples"]
-    solves = spec["samples"] * spec["directions"] if "directions" in spec else ledger.get("candidates", spec["samples"])
-    return Cost(share * solves, share * ledger["seconds"], share * ledger["bytes"] / 1e9)
 
 
 def total_costs(ledgers: dict[Path, dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:

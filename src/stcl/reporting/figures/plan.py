@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from stcl.problems import code_of
 from stcl.study.cells import Cell
 from stcl.study.plan import Plan
 from stcl.study.schema import SketchCount
@@ -31,7 +32,7 @@ class FigurePlan:
     @property
     def modules(self) -> list[str]:
         """The modules on whose code the figure depends. Imports alone do not lead to the problems."""
-        return [f"stcl.reporting.figures.{self.module}", *(f"stcl.problems.{name}" for name in self.problems)]
+        return [f"stcl.reporting.figures.{self.module}", *(code_of(name) for name in self.problems)]
 
 
 def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
@@ -47,6 +48,8 @@ def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
     if plan.config.studies.conditioning_ablation:
         tables = ("tables/conditioning_ablation.csv",)
         figures["conditioning_ablation"] = FigurePlan("conditioning_ablation", {"dpi": plan.config.figures.dpi}, tables)
+    if plan.config.studies.beyond:
+        figures["beyond"] = FigurePlan("beyond", {"dpi": plan.config.figures.dpi}, ("tables/beyond.csv",))
     figures |= {f"inverse/{problem}": _inverse(plan, problem) for problem in plan.inverted}
     return figures
 

@@ -65,7 +65,7 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 def _predict(run: Path, record: dict, layout: Layout, a: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     surrogate = build_surrogate(layout, Network.model_validate(record["spec"]["network"]))
-    surrogate.load_state_dict(checkpoint.load(run.with_name("weights.pt")))
+    surrogate.load_state_dict(checkpoint.load_weights(run.with_name("weights.pt"), record))
     with torch.no_grad():
         u, w = surrogate.value_and_tangents(torch.from_numpy(a), torch.from_numpy(v))
     return layout.score(u).numpy(), layout.score(w).numpy()

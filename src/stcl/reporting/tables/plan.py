@@ -73,6 +73,8 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         tables["forms"] = _forms(plan)
     if studies.conditioning_ablation:
         tables["conditioning_ablation"] = _conditioning_ablation(plan)
+    if studies.beyond:
+        tables["beyond"] = _beyond(plan)
     if studies.conditioning:
         names = [name for name in plan.config.problems if name in studies.conditioning.options]
         records = tuple(f"conditioning/{name}.json" for name in names)
@@ -155,6 +157,22 @@ def _conditioning_ablation(plan: Plan) -> TablePlan:
             forms[block.name] = words | {"problem": problem, "measured": plan.measured_block(block)}
     records = dict.fromkeys(f"conditioning/{form['measured']}.json" for form in forms.values())
     return TablePlan("conditioning_ablation", {"forms": forms}, tuple(cells), tuple(records))
+
+
+def _beyond(plan: Plan) -> TablePlan:
+    """The plan of `beyond`. Its costs are those of the stores and of epochs that were measured side by side."""
+    cells: list[Cell] = []
+    records: list[str] = []
+    described: dict[str, list[str]] = {}
+    datasets: dict[str, str] = {}
+    for problem in plan.beyond:
+        shown = plan.beyond_cells(problem)
+        cells += shown
+        described |= {cell.path.rpartition("/")[0]: [problem, loss] for cell, loss in shown.items()}
+        datasets[problem] = dataset = plan.beyond[problem][-1].block.dataset
+        records += [f"timing/{problem}-beyond.json", *(f"data/{dataset}/{s}.ledger.json" for s in ("train", "val"))]
+        records.append(f"banks/{dataset}/train.ledger.json")
+    return TablePlan("beyond", {"problems": datasets, "cells": described}, tuple(cells), tuple(records))
 
 
 def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:

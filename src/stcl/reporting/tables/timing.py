@@ -18,12 +18,12 @@ def training_seconds(
     for timing in timings:
         for path, measured in timing["cells"].items():
             cell = Cell.parse(path)
-            run = [record["epochs"] for one, record in (trainings or {}).items() if _timed(one) == _timed(cell)]
+            run = [record["epochs"] for one, record in (trainings or {}).items() if timed(one) == timed(cell)]
             found[cell.block, cell.method] = measured["epoch_seconds"] * (fmean(run) if run else measured["epochs"])
     return found
 
 
-def _timed(cell: Cell) -> tuple[str, int, str]:
+def timed(cell: Cell) -> tuple[str, int, str]:
     """What the time of a cell depends on. Cells are timed with one λ and one seed."""
     return cell.block, cell.n_train, cell.method
 

@@ -16,7 +16,8 @@ def mean_variance(run: Run, part: str, first_epoch: int) -> float:
     The variance falls during a training, so a mean over fewer epochs would be a larger number. Each epoch that a
     training left out by ending early has the mean of those that it waited, all of them at the lowest learning rate.
     """
-    history, last = run.history(), run.epochs
+    history = run.history()
+    last = int(history[-1]["epoch"])
     mean, counted = _mean(history, f"variance_{part}", first_epoch, last)
     if not run.ended_early:
         return mean

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from stcl.losses.data import DataLoss
 from stcl.problems.base import Problem
@@ -22,6 +23,7 @@ class Setup:
     seed: int
     device: torch.device
     bank: Path | None
+    responses: Tensor | None = None  # the training responses on the device
 
     @property
     def settled_lam(self) -> float:
