@@ -23,7 +23,7 @@ forms of the loss, solvers of targets, metrics
     InverseLaplacian, ShiftedLaplacian, FittedLaplacian, LerayOseen
 
 the workflow
-    load_run             a trained network with its problem and its data
+    load_run             a Run: a trained network with its problem and its data
     Problem, Layout      what a problem of your own answers
 
 errors
