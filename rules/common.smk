@@ -115,6 +115,12 @@ def training_options(wildcards, input):
     return " ".join(f"--{name.replace('_', '-')} {input[name]}" for name in given)
 
 
+def stored_tangents(wildcards):
+    """The train bank of an sTCL cell. It is no input: where it is there, its tangents put the equation to the test."""
+    cell = PLAN.cells[wildcards.cell]
+    return f"--stored {OUT}/banks/{PLAN.blocks[cell.block].dataset}/train.json" if cell.method == "stcl" else ""
+
+
 def test_inputs(block):
     """The test split of a block and its bank."""
     dataset = PLAN.blocks[block].dataset

@@ -81,7 +81,11 @@ rule preview:
     params:
         folder=f"{OUT}/preview",
         commands=" && ".join(
-            [table_command(name, f"{OUT}/preview", [RECORDS]) for name, table in TABLES.items() if table.cells]
+            [
+                table_command(name, f"{OUT}/preview", [RECORDS])
+                for name, table in TABLES.items()
+                if table.cells or table.partial
+            ]
             + figure_preview("convergence", f"{OUT}/preview", [RECORDS])
         ),
     shell:

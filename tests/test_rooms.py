@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "": LIBRARY,  # the top level: what a user of the library calls
     "study": {"core", "problems", "operators.settings", "losses.settings", "losses.rule"},
     "runtime": {"core"},
-    "stages": LIBRARY | {"study", "runtime"},
+    "stages": LIBRARY | {"study", "runtime", "inverse"},  # inverse problems are solved by what a user calls
     "reporting": {"core", "problems", "operators", "study", "runtime"},
 }
 # The one module of the library that reads what the workflow wrote: specs and stores, none of the code that made them.

@@ -23,11 +23,12 @@ forms of the loss, solvers of targets, metrics
     InverseLaplacian, ShiftedLaplacian, FittedLaplacian, LerayOseen
 
 the workflow
-    load_run             a trained network with its problem and its data
+    load_run             a Run: a trained network with its problem and its data
     Problem, Layout      what a problem of your own answers
 
 errors
     EquationError        what cannot work with a residual, and what to do
+    EquationWarning      a residual that hardly holds at the data
     TangentError         what cannot work with a model, and what to do
 
 help(stcl.TangentConsistency) and the like say more; docs/own-pde.md is a page to read. stcl.inverse is a module of

@@ -190,6 +190,9 @@ class TangentConsistency(nn.Module):
         """The losses at inputs without labels, and their number."""
         given, _ = _tensors(model, unlabelled(len(a)) if callable(unlabelled) else unlabelled, None)
         inputs = self.spaces.inputs(given)
+        solver = getattr(self.tangent_form, "solver", None)
+        if isinstance(solver, Direct):  # none of these inputs comes again
+            solver.keys_of = lambda *_: None
         if self._beyond is None:
             self._beyond = self._without_labels()
         if self._beyond.largest is not None and label is not None:
@@ -198,9 +201,6 @@ class TangentConsistency(nn.Module):
         self.directions.inputs = given
         v = self.directions.draw(len(given))
         prediction, w = value_and_tangents(model, given, v)
-        solver = getattr(self.tangent_form, "solver", None)
-        if isinstance(solver, Direct):
-            solver.keys_of = lambda *_: None
         state = self.spaces.responses(prediction, "the model's output")
         tangents = self.spaces.response_tangents(prediction, w)
         return self._beyond.judge(inputs, state, self.spaces.input_tangents(given, v), tangents), len(given)

@@ -25,7 +25,7 @@ from stcl.tangents import value_and_tangents
 
 Map = Callable[[Tensor], Tensor]
 
-STEPS, TOLERANCE = 60, 1e-4
+STEPS, TOLERANCE = 60, 1e-3
 FIRST_DAMPING = 1e-2  # after a first step that did not reduce Φ; the Hessian's eigenvalues are at least 1
 ACCEPTED = 1e-3  # least share of the predicted reduction of Φ with which a step is taken
 

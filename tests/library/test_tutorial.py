@@ -15,7 +15,7 @@ def test_the_tutorial_says_what_it_prints(tmp_path):
     """The words are the same. The numbers of a training differ by rounding on another machine, and are near."""
     tutorial = runpy.run_path(str(DOCS / "site/run_tutorial.py"))
     outputs = tutorial["run"](DOCS / "tutorial.md", tmp_path)
-    assert len(outputs) == 5
+    assert len(outputs) == 6
     for shown, printed in outputs:
         assert NUMBER.sub("#", shown) == NUMBER.sub("#", printed)
         expected, found = ([float(number) for number in NUMBER.findall(text)] for text in (shown, printed))

@@ -43,8 +43,8 @@ def network():
 
 @pytest.fixture
 def batch(float64):
-    a = 20 * torch.randn(12, 1) + torch.randn(12, NODES).cumsum(1)
-    return network(), a[:8], solved(residual, a[:8]), a[8:]
+    a = 20 * torch.randn(14, 1) + torch.randn(14, NODES).cumsum(1)
+    return network(), a[:10], solved(residual, a[:10]), a[10:]
 
 
 @pytest.mark.parametrize("factor", [1.0, 7.0])
@@ -80,7 +80,7 @@ def test_a_form_without_a_solver_judges_tangents_alone(batch):
     for inputs, label in ((a, u), (more, None)):
         tangents(model, inputs, label)
         losses.append(tangents.last.derivative)
-    torch.testing.assert_close(both.derivative, (8 * losses[0] + 4 * losses[1]) / 12)
+    torch.testing.assert_close(both.derivative, (10 * losses[0] + 4 * losses[1]) / 14)
     wrong = stcl.TangentConsistency(residual, form="residual", value="corrected")
     with pytest.raises(ValueError, match="needs a form that solves for its target"):
         wrong(model, a, u, unlabelled=more)
@@ -90,11 +90,12 @@ def test_a_form_without_a_solver_judges_tangents_alone(batch):
 
 def test_values_are_not_drawn_to_an_equation_that_the_data_do_not_obey(batch):
     model, a, u, more = batch
-    tangents = stcl.TangentConsistency(residual)
+    equation = stcl.Equation(residual, a, 1.3 * u, check=False)
+    tangents = stcl.TangentConsistency(equation)
     tangents(model, a, 1.3 * u, unlabelled=more)
     assert tangents.last.value == 0
     assert "a Newton step moves your labels by" in tangents.reasons[-1]
-    asked = stcl.TangentConsistency(residual, value="corrected")
+    asked = stcl.TangentConsistency(equation, value="corrected")
     asked(model, a, 1.3 * u, unlabelled=more)
     assert asked.last.value > 0
 

@@ -16,6 +16,7 @@ from stcl.reporting.figures import (
     conditioning_ablation,
     convergence,
     graph,
+    inverse,
     ledger,
     rulegraph,
     samples,
@@ -24,9 +25,11 @@ from stcl.reporting.figures import (
 )
 from stcl.reporting.figures.style import COLOURS, plt, save
 from stcl.runtime import checkpoint, stores
-from stcl.stages import bank, data
+from stcl.stages import bank, data, inverse_reference
+from stcl.study.inversions import Inversions
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.data import DataSpec
+from stcl.study.specs.inverse import InverseReferenceSpec
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +168,41 @@ def test_samples_show_each_method_beside_the_references(tmp_path):
         assert np.allclose(shown[place + 1], error, atol=1e-6)
         percent = 100 * np.linalg.norm(error) / np.linalg.norm(reference)
         assert panels[place + 1].get_title() == f"error, {percent:.1f} %"
+
+
+@pytest.mark.parametrize(
+    ("problem", "options"), [("diffusion", {"n": 8}), ("burgers", {"nx": 8, "nt": 9, "solver_nx": 8, "solver_nt": 8})]
+)
+def test_an_inverse_problem_with_the_map_points_of_each_method(tmp_path, problem, options):
+    posed = Inversions(sensors=[2, 2], noise=0.5, truths=1, outside=0, modes=3, points=1)
+    manifest, record = tmp_path / "reference.json", tmp_path / "diffusion.json"
+    asked = InverseReferenceSpec(problem=problem, options=options, inversions=posed)
+    inverse_reference.generate(asked, manifest, tmp_path / "work", "", workers=1)
+    known = stores.read(manifest)
+    cells = {"fno": "p/N8/fno/lam0/seed0", "stcl": "p/N8/stcl/lam1/seed0"}
+    arrays = {}
+    for factor, cell in ((1.0, "solver"), (1.5, cells["fno"]), (0.9, cells["stcl"])):
+        arrays |= {f"{cell}:a": factor * known["a"], f"{cell}:misfits": factor * np.array([4.0, 1.0])}
+        arrays[f"{cell}:eigenvalues"] = factor * np.array([9.0, 0.1])
+    np.savez(record.with_suffix(".npz"), **arrays)
+    figure = inverse.draw({"colormap": "viridis", "cells": cells}, [record, manifest])
+    panels = {ax.get_title(): ax for ax in figure.axes}
+    misfit = panels["mean squared misfit / noise²"]
+    assert [line.get_label() for line in misfit.lines[:3]] == ["Solver", "FNO", "sTCL"]
+    assert [line.get_ydata()[0] for line in misfit.lines[:3]] == pytest.approx([4.0, 6.0, 3.6])
+    assert [line.get_color() for line in misfit.lines[1:3]] == [COLOURS["fno"], COLOURS["stcl"]]
+    assert panels["eigenvalue"].lines[1].get_ydata()[0] == pytest.approx(13.5)
+    (sensors,) = panels["response to the truth, and sensors"].lines
+    assert sorted(sensors.get_xydata().tolist()) == sorted(known["sensors"][:, ::-1].tolist())
+    if problem == "diffusion":
+        fields = [np.asarray(ax.collections[0].get_array()) for ax in figure.axes[:4]]
+        assert list(panels)[:4] == ["truth", "MAP, Solver", "MAP, FNO, 50 %", "MAP, sTCL, 10 %"]
+        assert np.array_equal(fields[0], known["truth"][0])
+        np.testing.assert_allclose(fields[2], 1.5 * fields[1], rtol=1e-6)
+    else:
+        curves = panels["input $f$: truth and MAP points"].lines
+        assert [line.get_label() for line in curves] == ["truth", "Solver", "FNO, 50 %", "sTCL, 10 %"]
+        np.testing.assert_allclose(curves[1].get_ydata(), known["a"][0])
 
 
 def test_costs_are_those_of_everything_that_was_needed():

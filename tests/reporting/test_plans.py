@@ -75,7 +75,8 @@ def test_words_say_what_an_ablation_switches_off():
 
 def test_every_figure_has_a_name_and_a_caption(figures, config):
     samples = [f"samples/{problem}" for problem in PROBLEMS]
-    assert list(figures) == ["convergence", *samples, "spread", "ledger", "sketch_tradeoff", "conditioning_ablation"]
+    others = ["spread", "ledger", "sketch_tradeoff", "conditioning_ablation", "inverse/navier_stokes"]
+    assert list(figures) == ["convergence", *samples, *others]
     assert {figure.module for figure in figures.values()} | {"beyond"} == set(captions.FIGURES)
     del config["studies"]["sketch_count"]
     del config["studies"]["conditioning_ablation"]

@@ -13,6 +13,7 @@ from stcl.reporting.tables import (
     conditioning_ablation,
     errors,
     forms,
+    inverse,
     minres_iterations,
     per_cell_settings,
     sketch,
@@ -337,6 +338,26 @@ def test_conditioning_shows_medians_and_leaves_out_what_a_form_has_not(tmp_path)
         ["Nonlinear diffusion", "spd", "residual", *numbers],
         ["Nonlinear diffusion (coarse)", "spd", "penalty", *numbers],
     ]
+
+
+def test_inverse_problems_show_means_over_seeds_and_what_is_missing(tmp_path):
+    cells = [f"diffusion/N8/fno/lam0/seed{seed}" for seed in (0, 1)] + ["diffusion/N8/stcl/lam1/seed0"]
+    cells.append("burgers/N8/fno/lam0/seed0")
+    found = {
+        "solver": {"misfit": 0.7, "evaluations": 9.0, "map_seconds": 0.25},
+        cells[0]: {"gradient_error": 0.2, "misfit": 1.5, "evaluations": 4.0},
+        cells[1]: {"gradient_error": 0.4, "misfit": 2.5, "evaluations": 4.0},
+    }
+    (tmp_path / "diffusion.json").write_text(json.dumps({"cells": found}))
+    inputs = [tmp_path / "diffusion.json", tmp_path / "burgers.json"]  # the second is not there yet
+    table = inverse.build({"cells": cells}, inputs, None)
+    lines = {(row[0], row[2]): dict(zip(table.header, row, strict=True)) for row in table.body}
+    solver, fno = (lines["Nonlinear diffusion", model] for model in ("Solver", "FNO"))
+    assert (solver["Solves"], solver["Time"], solver["Gradient"]) == ("9", "250", "—")
+    assert (fno["Gradient"], fno["Misfit"], fno["Solves"]) == ("30 ± 14", "2 ± 0.71", "4 ± 0")
+    assert set(lines["Nonlinear diffusion", "sTCL"].values()) >= {"missing"}
+    assert lines["Burgers", "FNO"]["Gradient"] == "missing"
+    assert [row["status"] for row in table.rows] == ["done", "done", "done", "missing", "missing"]
 
 
 def test_the_ablation_goes_from_the_worst_conditioned_form_to_the_best(run, tmp_path):

@@ -4,7 +4,8 @@ import copy
 
 # The tiny study: five problems with three methods, one N, one seed; λ of diffusion's sTCL and of Burgers by validation;
 # two Krylov steps for Helmholtz, two sketch counts on two grids and another form for diffusion, a raw residual and a
-# long run of Helmholtz. One job evaluates all cells of a problem, or of one setting of an ablation.
+# long run of Helmholtz, inverse problems of Navier-Stokes. One job evaluates all cells of a problem, or of one setting
+# of an ablation.
 EVERYTHING = {
     "dataset": 3 * (5 + 2),
     "bank": 5 + 5 + 2,
@@ -13,9 +14,11 @@ EVERYTHING = {
     "select": 2,
     "timing": 5 + 2,
     "conditioning": 2 + 1,
+    "inverse_reference": 1,
+    "inverse": 1,
     "by_problem": 5,
-    "table": 12,
-    "figure": 5 + 5,
+    "table": 13,
+    "figure": 5 + 5 + 1,
     "report": 1,
 }
 # What depends on diffusion: its own cells, the two sketch studies' data, tables that hold none of it left out.

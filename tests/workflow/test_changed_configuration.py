@@ -54,7 +54,8 @@ def test_a_built_copy_plans_nothing(built):
         (
             "seeds",
             [0, 1],
-            {"train": 23, "evaluate": 5 + 2 + 4 + 1 + 1, "by_problem": 5, "table": 3 + 1 + 2 + 1 + 1 + 1, "figure": 4},
+            {"train": 23, "evaluate": 5 + 2 + 4 + 1 + 1, "inverse": 1, "by_problem": 5, "table": 3 + 1 + 2 + 1 + 1 + 2}
+            | {"figure": 4 + 1},
         ),
         (
             "studies.minres_iterations.steps",
@@ -72,6 +73,12 @@ def test_a_built_copy_plans_nothing(built):
             3,
             {"train": 1, "evaluate": 1, "by_problem": 1, "table": 1},
         ),
+        (
+            "studies.inverse.navier_stokes.noise",
+            0.2,
+            {"inverse_reference": 1, "inverse": 1, "table": 1, "figure": 1},
+        ),
+        ("studies.inverse.navier_stokes.sampling.steps", 12, {"inverse": 1, "table": 1, "figure": 1}),
         ("studies.long_runs.helmholtz.epochs", 5, {"train": 3, "figure": 1}),
         (
             "studies.conditioning_ablation.helmholtz.forms.raw.detach_state",

@@ -55,6 +55,7 @@ def test_every_table_is_complete(results):
         "conditioning": 2,
         "claims": 32,
         "conditioning_ablation": (2 + 2) * 2,
+        "inverse": 3 + 1,
     }
     assert {path.stem for path in (results / "tables").glob("*.csv")} == set(lengths)
     for name, length in lengths.items():
@@ -84,6 +85,7 @@ def test_the_status_knows_every_job_of_the_rules_and_finds_it_done(built, result
     named = {"dataset": "datasets", "bank": "banks", "train": "trainings", "evaluate": "evaluations"}
     named |= {"select": "choices of λ", "timing": "timings", "conditioning": "conditioning", "figure": "figures"}
     expected = {named[rule]: count for rule, count in EVERYTHING.items() if rule in named}
+    expected["inverse problems"] = EVERYTHING["inverse_reference"] + EVERYTHING["inverse"]
     assert kinds == expected | {"tables": EVERYTHING["table"] + EVERYTHING["by_problem"], "report": 1}
     assert all((results / item.job.log).is_file() for item in found)
 

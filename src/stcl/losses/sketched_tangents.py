@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from stcl.core.interfaces import Measured, TangentForm, TargetForm
+from stcl.losses.newton import SOLVES
 
 
 class DirectionSource(Protocol):
@@ -27,7 +28,7 @@ def solved_by(form: TangentForm, targets: int, corrections: int) -> dict[str, in
     """What so many targets and Newton corrections cost a form: products with A and, of a Krylov method, its steps."""
     if not isinstance(form, TargetForm):
         return {}
-    solves = targets + corrections
+    solves = targets + SOLVES * corrections
     counts = {"targets": targets, "corrections": corrections, "products": solves * form.solver.products}
     steps = getattr(getattr(form.solver, "settings", None), "steps", None)
     return counts if steps is None else counts | {"steps": solves * steps}

@@ -19,6 +19,7 @@ TITLES = {
     "claims": "The paper's claims",
     "conditioning_ablation": "What the conditioning of the loss does",
     "beyond": "Beyond the labels",
+    "inverse": "Inverse problems",
     "convergence": "Convergence",
     "samples": "One test sample of each problem",
     "spread": "Spread of the errors",
@@ -88,6 +89,20 @@ FIGURES = {
         "rounding has no marker. Errors are means over training seeds with their standard deviation. Lines are "
         "networks that were trained on data alone (FNO) and on stored tangents (offline DI). Top: error of the "
         "response. Bottom: error of its derivative along test directions."
+    ),
+    "inverse": (
+        "One inverse problem: which input lies behind noisy observations of its response at a few points? Top: the "
+        "true input, which no training has seen, and the most probable input (MAP) given the observations and the "
+        "prior, found with the reference solver and with each trained network in its place. The same optimiser has "
+        "found all of them, and it asks for derivatives with respect to the input. The percentage is the distance "
+        "from the solver's MAP. An input that depends on one variable is drawn as a curve. Bottom left: the "
+        "response to the true input, with a dot at every sensor; of vector fields the first component. Bottom "
+        "middle: how well the input fits the observations after each step of the optimiser, by the reference "
+        "solver, whichever model made the step; a value of 1 fits them as well as the noise allows, and less uses "
+        "the freedom that the prior leaves. A curve that stays high follows a network that is wrong where the "
+        "optimiser leads it. Bottom right: the eigenvalues of the misfit's Hessian at the solver's MAP, each "
+        "network's beside the solver's. One that is larger than 1, the dashed line, belongs to a direction about "
+        "which the observations say more than the prior. First truth of the prior, first training seed."
     ),
 }
 

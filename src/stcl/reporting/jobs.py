@@ -53,6 +53,7 @@ def jobs(plan: Plan) -> list[Job]:
             for name in plan.decisions
         ),
         *_evaluations(plan),
+        *(job for name in plan.inverted for job in _inversions(plan, name)),
         *_measurements("timings", "timing", records),
         *_measurements("conditioning", "conditioning", records),
         *(
@@ -95,6 +96,17 @@ def _evaluation(plan: Plan, name: str, cells: list[Cell]) -> Job:
     needs = [f"runs/{cell.path}/train.json" for cell in cells]
     needs += [f"data/{dataset}/test.json", f"banks/{dataset}/test.json"]
     return Job("evaluations", name, f"runs/{cells[-1].path}/errors.json", f"logs/evaluate/{name}.log", tuple(needs))
+
+
+def _inversions(plan: Plan, name: str) -> list[Job]:
+    """The solver's answers to the inverse problems of a problem, and what is found through its cells."""
+    answers, spec = f"inverse/{name}/reference", plan.inverse_reference_spec(name).json_dict()
+    needs = [f"runs/{cell.path}/train.json" for cell in plan.inverse_cells(name)]
+    kind, record = "inverse problems", f"inverse/{name}.json"
+    return [
+        Job(kind, f"{name}/reference", f"{answers}.json", f"logs/{answers}.log", spec=spec),
+        Job(kind, name, record, f"logs/inverse/{name}.log", (f"{answers}.json", *needs)),
+    ]
 
 
 def _list_of_cells(plan: Plan, problem: str) -> Job:

@@ -13,11 +13,11 @@ HOLDS = {
     "operators": "the Fourier neural operator, with value and tangents in one pass; C for its rows",
     "tangent": "the operator A and the equation A w + B v = 0: residual, products, unknowns, Krylov solvers, structure",
     "losses": "forms, metrics, the rule that chooses them, directions, weighting, objectives",
-    TOP: "the public library: `equation`, `consistency`, `probe`, `diagnosis`, `tangents`; `runs`, which reads what "
-    "the workflow wrote; `cli`, the command `stcl`",
+    TOP: "the public library: `equation`, `consistency`, `probe`, `diagnosis`, `tangents`, `inverse`; `runs`, which "
+    "reads what the workflow wrote; `cli`, the command `stcl`",
     "study": "a study on paper: configuration, cells, specs of jobs, plan, cost; no torch",
     "runtime": "what jobs run on: stores, checkpoints, devices, processes, progress, signals, the identity of code",
-    "stages": "the jobs, one module each: data, bank, train, evaluate, select, timing, conditioning",
+    "stages": "the jobs, one module each: data, bank, train, evaluate, select, timing, conditioning, inverse",
     "reporting": "what is shown of runs: tables, figures, the report, generated pages, the status and the terminal",
 }
 # It reads what the workflow wrote, which no other module of the library does. The page says so in a sentence. An arrow

@@ -52,12 +52,19 @@ def train_cell(
     code: str,
     device: torch.device,
     val_bank: Path | None = None,
+    stored: Path | None = None,
 ) -> None:
-    """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state."""
+    """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state.
+
+    `stored` is the manifest of the train bank, there or not. Its tangents only put the equation of sTCL to the test.
+    """
     contents = {
         name: stores.read_manifest(path)["content"]
         for name, path in _given(train=train, val=val, bank=bank, val_bank=val_bank)
     }
+    if spec.method == "stcl":
+        # It refuses or passes and changes no number. Loaded by name, its code makes no training stale.
+        importlib.import_module("stcl.stages.equation_check").check(spec, train, stored)
     state_path = work / stores.job_key(spec.canonical(), code, *contents.values()) / "state.pt"
     trainer = build_trainer(spec, train, val, bank, device, val_bank)
     if state_path.exists():
@@ -145,7 +152,6 @@ def build_trainer(
         seed=spec.seed,
         device=device,
         bank=bank,
-        inputs=train_pairs[0],
         responses=train_pairs[1],
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
@@ -191,6 +197,7 @@ def main() -> None:
     parser.add_argument("--val", type=Path, required=True, help="manifest of the validation split")
     parser.add_argument("--bank", type=Path, help="manifest of the train bank, which only offline_di needs")
     parser.add_argument("--val-bank", type=Path, help="manifest of the validation bank, which jacobian_every needs")
+    parser.add_argument("--stored", type=Path, help="manifest of the train bank, which sTCL checks its equation with")
     parser.add_argument(
         "--decision", type=Path, help="file with the lambda that validation chose, for a spec that has none"
     )
@@ -216,6 +223,7 @@ def main() -> None:
             arguments.code,
             device,
             arguments.val_bank,
+            arguments.stored,
         )
     except Stopped as stopped:
         print(stopped, flush=True)

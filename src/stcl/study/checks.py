@@ -6,6 +6,7 @@ from typing import Any
 from stcl import problems
 from stcl.losses import rule
 from stcl.losses.settings import JacobianPenalty
+from stcl.study.inversions import InverseStudy
 from stcl.study.protocol import Training
 from stcl.study.schema import (
     Beyond,
@@ -148,6 +149,8 @@ def _check_studies(config: Config) -> Iterator[str]:
                 yield from _check_conditions(where, study, name, config)
         else:
             yield from _check_ablation(where, study, name, config)
+    for name, inverse in studies.inverse.items():
+        yield from _check_inverse(f"studies.inverse.{name}", inverse, name, config)
     for name, options in studies.conditioning.options.items() if studies.conditioning else ():
         if name not in config.problems:
             yield f"studies.conditioning.options.{name}: not among the problems {', '.join(config.problems)}"
@@ -252,6 +255,26 @@ def _check_beyond(where: str, study: Beyond, name: str, config: Config) -> Itera
         loss = study.loss(label, settings.stcl)
         yield from (f"{where}.losses.{label}.form: {reason}" for reason in rule.refusals(loss.settled_form, problem))
         yield from (f"{where}.losses.{label}.{reason}" for reason in rule.input_refusals(loss, problem))
+
+
+def _check_inverse(where: str, study: InverseStudy, name: str, config: Config) -> Iterator[str]:
+    if name not in config.problems:
+        yield f"{where}: problem {name!r} is not among {', '.join(config.problems)}; add it or leave the study out"
+        return
+    try:
+        problem = problems.load(config.loaded(name), **config.problems[name].options)
+    except (ValueError, TypeError):
+        return  # _check_problem says why
+    axes, grid = problem.layout.axes, problem.layout.grid
+    if len(study.sensors) != len(axes):
+        yield f"{where}.sensors: expected a number for each of the axes {', '.join(axes)}, got {study.sensors}"
+    for axis, nodes, count in zip(axes, grid, study.sensors, strict=False):
+        if count > nodes:
+            yield f"{where}.sensors: {count} along {axis} are more than its {nodes} nodes; sensors stand on the grid"
+    try:
+        _ = problem.input_noise_shape
+    except ValueError as error:
+        yield f"{where}: {error}"
 
 
 def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selection: str) -> Iterator[str]:

@@ -40,6 +40,14 @@ def of_conditioning(plan: Plan, name: str) -> list[str]:
     return ["stcl.stages.conditioning", code_of(block.problem), *_form(block.settings)]
 
 
+def of_inverse_reference(plan: Plan, name: str) -> list[str]:
+    return ["stcl.stages.inverse_reference", code_of(plan.blocks[name].problem)]
+
+
+def of_inverse(plan: Plan, name: str) -> list[str]:
+    return ["stcl.stages.inverse", code_of(plan.blocks[name].problem)]
+
+
 def _of_cell(plan: Plan, cell: Cell) -> Iterator[str]:
     block = plan.blocks[cell.block]
     yield code_of(block.problem)

@@ -11,10 +11,12 @@ from typing import Any
 
 from stcl.problems.base import Split
 from stcl.study.cells import SELECTED, Cell
+from stcl.study.inversions import Inversions
 from stcl.study.schema import Beyond, Config, Fno, LongRun, Methods, ProblemSettings, Tuned
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.conditioning import ConditioningSpec
 from stcl.study.specs.data import DataSpec
+from stcl.study.specs.inverse import InverseReferenceSpec, InverseSpec
 from stcl.study.specs.timing import TimingSpec
 from stcl.study.specs.train import TrainSpec
 
@@ -467,6 +469,25 @@ class Plan:
             samples=study.samples,
             seed=0,
         )
+
+    @property
+    def inverted(self) -> list[str]:
+        """The problems whose inverse problems are solved, in the order of the study."""
+        return [name for name in self.config.problems if name in self.config.studies.inverse]
+
+    def inverse_cells(self, name: str) -> list[Cell]:
+        """The cells through which the inverse problems of a problem are solved."""
+        if self.config.studies.inverse[name].cells == "shown":
+            return self.shown_cells(name, all_seeds=True)
+        return self.final_cells([self.blocks[name]])
+
+    def inverse_reference_spec(self, name: str) -> InverseReferenceSpec:
+        study = self.config.studies.inverse[name]
+        posed = Inversions(**study.model_dump(include=set(Inversions.model_fields)))
+        return InverseReferenceSpec(**_problem(self.blocks[name]), inversions=posed)
+
+    def inverse_spec(self, name: str) -> InverseSpec:
+        return InverseSpec(sampling=self.config.studies.inverse[name].sampling)
 
 
 def _trains(known: Block, block: Block) -> bool:

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from stcl.core.settings import Positive, PositiveFloat, Settings
 from stcl.losses.settings import FormSettings, OfflineDi, Stcl, Weighting
 from stcl.operators.settings import Network
+from stcl.study.inversions import InverseStudy
 from stcl.study.protocol import Training
 
 # Names become parts of paths, so they hold nothing that could leave the results folder.
@@ -331,6 +332,11 @@ class Studies(Settings):
     )
     conditioning: Conditioning | None = Field(
         None, description="makes the table `conditioning`; there is none if this is left out"
+    )
+    inverse: dict[Name, InverseStudy] = Field(
+        default_factory=dict,
+        description="solves inverse problems through the trainings of the problems that are named here, for the table "
+        "`inverse` and the figures `inverse/<problem>`; there are none if this is left out",
     )
 
 

@@ -73,15 +73,20 @@ class Smooth:
         """F(u, a) as vectors [B, unknowns]."""
         return self.unknowns.join(self.residual(u, a), batch_axes=1)
 
+    def state_derivative(self, u: Tensor, a: Tensor, w: Tensor) -> Tensor:
+        """A w [k, unknowns] at one state u [1, ...], a [1, ...], for w [k, *response_shape]."""
+        return _along(lambda x: self.equations(x, a), u, w)
+
+    def input_derivative(self, u: Tensor, a: Tensor, v: Tensor) -> Tensor:
+        """B v [k, unknowns] at one state u [1, ...], a [1, ...], for v [k, *input_shape]."""
+        return _along(lambda x: self.equations(u, x), a, v)
+
     def correction(self, u: Tensor, a: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The map of r [k, unknowns] to A⁻¹ r, in units of `relative`, at one state u [1, ...], a [1, ...].
 
         Beside it stands the share [k] of the smooth part of r that is left, because A is singular.
         """
-        along = self.unknowns.embed(self.modes * self.sizes)[:, None]
-        with ScalarFactors():
-            images = torch.func.vmap(lambda w: torch.func.jvp(lambda x: self.equations(x, a), (u,), (w,))[1])(along)
-        matrix = self.modes @ images[:, 0].T
+        matrix = self.modes @ self.state_derivative(u, a, self.unknowns.embed(self.modes * self.sizes)).T
         rows = matrix.norm(dim=1)
         rows = torch.where(rows > 0, rows, 1)
         matrix = matrix / rows[:, None]
@@ -157,6 +162,12 @@ def _off_grid(smooth: Smooth, u: Tensor, a: Tensor) -> float:
     return float(here.norm()) / changed if changed else 0.0
 
 
+def _along(function: Callable[[Tensor], Tensor], x: Tensor, directions: Tensor) -> Tensor:
+    """The derivatives [k, unknowns] of a function of one sample x [1, ...] along directions [k, ...]."""
+    with ScalarFactors():
+        return torch.func.vmap(lambda y: torch.func.jvp(function, (x,), (y[None],))[1][0])(directions)
+
+
 def _polynomials(nodes: int, count: int, like: Tensor) -> Tensor:
     """Orthonormal polynomials of the lowest degrees at equal distances, [count, nodes]."""
     x = torch.linspace(-1, 1, nodes, dtype=torch.float64)
@@ -183,16 +194,15 @@ def tangent_agreement(residual: Residual, layout: Layout, a: Tensor, u: Tensor, 
         at, state = a[i : i + 1], u[i : i + 1]
         tangents = w.new_zeros(w.shape[1], len(layout.responses), *layout.grid)
         tangents[:, : len(layout.scored)] = w[i].reshape(w.shape[1], len(layout.scored), *layout.grid)
-        tangents = tangents.reshape(-1, 1, *layout.response_shape)
-        with ScalarFactors():
-            along = torch.func.vmap(lambda x: torch.func.jvp(lambda y: smooth.equations(y, at), (state,), (x,))[1])
-            driven = torch.func.vmap(lambda x: torch.func.jvp(lambda y: smooth.equations(state, y), (at,), (x,))[1])
-            r = driven(v[:, None])[:, None, 0] + along(tangents)[None, :, 0]  # [k, l, unknowns]
+        tangents = tangents.reshape(-1, *layout.response_shape)
+        r = smooth.input_derivative(state, at, v)[:, None] + smooth.state_derivative(
+            state, at, tangents
+        )  # B v_k + A w_l
         d = smooth.correction(state, at)(r.flatten(0, 1))[0].unflatten(0, r.shape[:2])[..., scored]
         size = d.norm(dim=-1)
         others = ~torch.eye(len(v), dtype=torch.bool, device=size.device)
         own.append(size.diagonal())
-        lengths.append(smooth.relative(tangents[:, 0])[:, scored].norm(dim=1))
+        lengths.append(smooth.relative(tangents)[:, scored].norm(dim=1))
         for k in range(len(v)):
             fits.append(size[k, k] / size[k][others[k]].median())
             better.append(size[k, k] < size[k][others[k]])

@@ -13,6 +13,7 @@ from stcl.tangent.dense import matrices
 from stcl.tangent.unknowns import Unknowns, as_blocks
 
 SINGULAR = 1e-2  # largest ‖z − A A⁻¹z‖/‖z‖ of an inverse that has solved something
+VALUES = 2**24  # entries of the matrices that are inverted together
 KeysOf = Callable[[Tensor, Tensor], list[tuple] | None]
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # types for the bits of a float, by its bytes
 
@@ -66,29 +67,35 @@ class Direct:
 
     def _keep(self, keys: list[tuple], u: Tensor, a: Tensor) -> None:
         """Invert what is new, as far as there is room."""
-        size = len(self.unknowns) ** 2 * u.element_size()
+        size = len(self.unknowns) ** 2 * _single(u.dtype).itemsize
         room = max(int(self.settings.limit - self._bytes) // size, 0)
         new = list({key: i for i, key in enumerate(keys) if key not in self._kept}.values())[:room]
-        for i, inverse in zip(new, self._inverses(u[new], a[new]) if new else (), strict=True):
+        if not new:
+            return
+        for i, inverse in zip(new, self._inverses(u[new], a[new]), strict=True):
             self._kept[keys[i]] = inverse
             self._bytes += size
 
     def _inverses(self, u: Tensor, a: Tensor) -> "list[_Inverse]":
         """The inverses for a batch. Where A is singular the inverse is zero, and counts as not solved."""
-        with torch.inference_mode(False), torch.no_grad():
-            matrix = matrices(self.equation, self.unknowns, u.to(self.exact, copy=True), a.to(self.exact, copy=True))
-            inverse, _ = torch.linalg.inv_ex(matrix)
-            kept = inverse.mT.to(u.dtype).contiguous()
-            z = torch.ones_like(kept[:, :1]).cumsum(-1).sin_()  # any vector will do
-            residual = ((z @ kept).to(self.exact) @ matrix.mT - z).norm(dim=-1) / z.norm(dim=-1)
-            solved = residual <= SINGULAR  # false for what is not a number, too
-            kept.masked_fill_(~solved[..., None], 0)
-            residual = residual.masked_fill(~solved, 1).to(u.dtype)
+        together = max(VALUES // len(self.unknowns) ** 2, 1)
+        with torch.inference_mode(False), torch.no_grad(), torch.autocast(u.device.type, enabled=False):
+            parts = zip(u.split(together), a.split(together), strict=True)
+            return [inverse for few in parts for inverse in self._few_inverses(*few)]
+
+    def _few_inverses(self, u: Tensor, a: Tensor) -> "list[_Inverse]":
+        matrix = matrices(self.equation, self.unknowns, u.to(self.exact, copy=True), a.to(self.exact, copy=True))
+        inverse = torch.linalg.inv_ex(matrix)[0].mT
+        z = torch.ones_like(matrix[:, :1]).cumsum(-1).sin_()  # any vector will do
+        residual = (z @ inverse @ matrix.mT - z).norm(dim=-1) / z.norm(dim=-1)
+        solved = residual <= SINGULAR  # false for what is not a number, too
+        kept = inverse.masked_fill(~solved[..., None], 0).to(_single(u.dtype))
+        residual = residual.masked_fill(~solved, 1).to(u.dtype)
         return [_Inverse(*one) for one in zip(kept, residual, solved, strict=True)]
 
 
 class _Inverse:
-    """The transposed inverse of one A [n, n], the relative residual it leaves [1], and whether there is one [1]."""
+    """The transposed inverse of one A [n, n], the relative residual it left before it was rounded, and if it exists."""
 
     def __init__(self, transposed: Tensor, residual: Tensor, solved: Tensor) -> None:
         self.transposed, self.residual, self.solved = transposed.clone(), residual, solved
@@ -97,12 +104,19 @@ class _Inverse:
 def _by_inverses(inverses: list[_Inverse], unknowns: Unknowns) -> Callable[[Any], Solved]:
     def solve(g: Any) -> Solved:
         right = unknowns.join(g)
-        x = torch.bmm(right, torch.stack([one.transposed for one in inverses]))
+        with torch.autocast(right.device.type, enabled=False):
+            inverse = torch.stack([one.transposed for one in inverses])
+            x = torch.bmm(right.to(inverse.dtype), inverse).to(right.dtype)
         residual, solved = (torch.stack([getattr(one, name) for one in inverses]) for name in ("residual", "solved"))
         pairs = right.shape[:2]
         return Solved(unknowns.embed(x), residual.expand(pairs), solved.expand(pairs))
 
     return torch.no_grad()(solve)
+
+
+def _single(dtype: torch.dtype) -> torch.dtype:
+    """The type of what is kept: that of the responses, and at least single precision."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _joined(*parts: tuple[list[int], Callable[[Any], Solved]]) -> Callable[[Any], Solved]:

@@ -50,7 +50,21 @@ def figure_plans(plan: Plan) -> dict[str, FigurePlan]:
         figures["conditioning_ablation"] = FigurePlan("conditioning_ablation", {"dpi": plan.config.figures.dpi}, tables)
     if plan.config.studies.beyond:
         figures["beyond"] = FigurePlan("beyond", {"dpi": plan.config.figures.dpi}, ("tables/beyond.csv",))
+    figures |= {f"inverse/{problem}": _inverse(plan, problem) for problem in plan.inverted}
     return figures
+
+
+def _inverse(plan: Plan, problem: str) -> FigurePlan:
+    """The plan of `inverse`. It shows the training size of the other figures, and the first seed."""
+    cells = {cell.method: cell.path for cell in plan.shown_cells(problem)}
+    return FigurePlan(
+        "inverse",
+        {"dpi": plan.config.figures.dpi, "colormap": plan.config.figures.colormap, "cells": cells},
+        (f"inverse/{problem}.json",),
+        beside=(f"inverse/{problem}.npz",),
+        stores=(f"inverse/{problem}/reference",),
+        problems=(plan.config.loaded(problem),),
+    )
 
 
 def _convergence(plan: Plan) -> FigurePlan:

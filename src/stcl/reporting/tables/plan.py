@@ -20,6 +20,7 @@ class TablePlan:
     cells: tuple[Cell, ...] = ()
     records: tuple[str, ...] = ()
     published: bool = False  # whether a reduced study shows the paper's numbers, too
+    partial: bool = False  # whether records may be missing in a preview
 
     @property
     def files(self) -> list[str]:
@@ -79,6 +80,10 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
         records = tuple(f"conditioning/{name}.json" for name in names)
         forms = {name: _form(plan.config.problems[name].stcl.settled_form) for name in names}
         tables["conditioning"] = TablePlan("conditioning", {"forms": forms}, records=records)
+    if plan.inverted:
+        spec = {"cells": [cell.path for name in plan.inverted for cell in plan.inverse_cells(name)]}
+        records = tuple(f"inverse/{name}.json" for name in plan.inverted)
+        tables["inverse"] = TablePlan("inverse", spec, records=records, partial=True)
     tables["claims"] = _claims(plan)
     return tables
 

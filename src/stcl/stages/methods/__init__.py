@@ -23,7 +23,6 @@ class Setup:
     seed: int
     device: torch.device
     bank: Path | None
-    inputs: Tensor | None = None  # the training inputs on the device
     responses: Tensor | None = None  # the training responses on the device
 
     @property

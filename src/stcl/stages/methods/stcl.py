@@ -13,13 +13,10 @@ from stcl.losses.settings import Stcl
 from stcl.losses.sketched_tangents import SketchedTangents
 from stcl.losses.weighting import RatioWeight
 from stcl.stages.methods import Setup
-from stcl.tangent.data_check import SAMPLES
-from stcl.tangent.data_verdict import check_data
 
 
 def build(setup: Setup) -> Objective:
     settings = Stcl.model_validate(setup.settings)
-    _check_equation(setup)
     seed = stream_seed(setup.seed, "directions")
     directions = SketchDirections(setup.problem, setup.basis, settings.q, settings.sketch, setup.device, seed)
     weight = RatioWeight(setup.settled_lam, settings.weighting, setup.device)
@@ -27,14 +24,6 @@ def build(setup: Setup) -> Objective:
         term = SketchedTangents(forms.load(setup.problem, settings.settled_form), directions)
         return DerivativeInformed(setup.data_loss, term, weight)
     return _beyond_labels(setup, settings, directions, weight)
-
-
-def _check_equation(setup: Setup) -> None:
-    """Refuse a residual that contradicts the training data before anything trains. It draws no random numbers."""
-    if setup.inputs is None or setup.responses is None:
-        return
-    problem, a, u = setup.problem, setup.inputs[:SAMPLES].double(), setup.responses[:SAMPLES].double()
-    check_data(problem.residual, problem.layout, a, u, f"The residual is that of the problem {type(problem).__name__}")
 
 
 def _beyond_labels(setup: Setup, settings: Stcl, directions: SketchDirections, weight: RatioWeight) -> Objective:
