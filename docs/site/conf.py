@@ -26,6 +26,7 @@ CONTENTS = {
         "docs/results",
         "docs/agreement",
         "docs/beyond",
+        "docs/inverse",
         "docs/protocol",
         "docs/own-problem",
         "config/README",

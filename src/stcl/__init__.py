@@ -19,7 +19,7 @@ tangents of any model
 
 forms of the loss, solvers of targets, metrics
     Residual, NormalizedResidual, PreconditionedResidual, KrylovTarget, SolvedTarget
-    Krylov, SpaceTime, Stokes, Direct
+    Krylov, SpaceTime, Stokes, March, Direct
     InverseLaplacian, ShiftedLaplacian, FittedLaplacian, LerayOseen
 
 the workflow
@@ -61,6 +61,7 @@ _HOMES = {
         "Krylov",
         "SpaceTime",
         "Stokes",
+        "March",
         "Direct",
         "InverseLaplacian",
         "ShiftedLaplacian",

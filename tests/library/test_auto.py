@@ -239,3 +239,16 @@ def test_a_residual_in_time_whose_solutions_are_not_the_data_is_not_solved():
     found, form, _ = chosen(problems.load("burgers", nx=24, nt=24, solver_nx=48, solver_nt=48))
     assert form == settings.SolvedTarget(solver=settings.March())
     assert rule.with_kept_solver(found, form) == (form, [])
+
+
+@pytest.mark.parametrize(("name", "solver"), [("allen_cahn", "space_time"), ("navier_stokes", "stokes")])
+def test_a_solved_target_can_be_asked_for_by_name(name, solver):
+    """The solver is the one that fits what was measured."""
+    equation = equations.benchmark(name)
+    loss = stcl.TangentConsistency(equation, form="solved_target")
+    assert loss.form.solver.name == solver
+
+
+def test_where_no_solver_fits_a_solved_target_is_refused():
+    with pytest.raises(ValueError, match="no stepwise solver fits this operator, which is advective"):
+        stcl.TangentConsistency(equations.steady_advection(), form="solved_target")

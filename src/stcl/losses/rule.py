@@ -206,6 +206,19 @@ def _in_time(found: Findings) -> tuple[SolvedTarget | None, str]:
     ), f"matching tangents that {how} has κ = 1; they are off by {errors} steps; {moved}"
 
 
+def solved_for(found: Findings) -> SolvedTarget | None:
+    """The solved target for what was measured, whether it is worth matching or not; None where no solver fits."""
+    if found.time_axis is not None:
+        if found.correction is None:  # the layout is not one that space_time knows
+            return None
+        return SolvedTarget(solver=March() if found.march else SpaceTime())
+    if isinstance(found.metric, LerayOseen):
+        return SolvedTarget(solver=Stokes(viscosity=found.metric.viscosity))
+    if isinstance(found.metric, FittedLaplacian):
+        return SolvedTarget(solver=Krylov(metric=found.metric, method=found.solver))
+    return None
+
+
 def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings, list[str]]:
     """The form for training with labels, and why: where A is small, a target that a direct solver finds is matched.
 
