@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import jacfwd, vmap
 
 import stcl
 from stcl.losses import settings, solvers
@@ -26,9 +27,16 @@ def residual(u: Tensor, a: Tensor) -> Tensor:
 
 
 def data(count: int = 6) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    a = 0.3 * torch.randn(count, N, generator=generator)
-    return a, torch.nn.functional.pad(torch.randn(count, N - 2, generator=generator), (1, 1))
+    """Inputs and the responses that solve the equation, by Newton's method."""
+    a = 0.3 * torch.randn(count, N, generator=torch.Generator().manual_seed(0))
+
+    def inside(x, a):
+        return residual(torch.nn.functional.pad(x, (1, 1))[None], a[None])[0]
+
+    x = torch.zeros(count, N - 2)
+    for _ in range(5):
+        x = x - torch.linalg.solve(vmap(jacfwd(inside))(x, a), vmap(inside)(x, a))
+    return a, torch.nn.functional.pad(x, (1, 1))
 
 
 def solver(equation: Any = None, **options: Any) -> Any:
@@ -136,7 +144,7 @@ def test_an_ill_conditioned_operator_is_solved_in_single_precision():
         return ((bend[:, 2:] - 2 * bend[:, 1:-1] + bend[:, :-2]) * (n - 1) ** 4) - a[:, 1:-1]
 
     a, u = torch.randn(4, n), 1e-7 * torch.nn.functional.pad(torch.randn(4, n - 2), (1, 1))
-    equation = stcl.Equation(beam, a, u)
+    equation = stcl.Equation(beam, a, u, check=False)
     assert torch.linalg.cond(TangentOperator(equation, u[0], a[0]).matrix()) > 1e6
     g = torch.ones(4, 1, n - 2)
     found = solver(equation).at(u.float(), a.float())(g.float())

@@ -116,7 +116,7 @@ def test_the_page_is_whole_and_loads_nothing(text):
     reader.feed(text)
     assert reader.open == []
     pictures = [link for link in reader.loaded if link.startswith("data:image/png;base64,")]
-    assert [base64.b64decode(link.partition(",")[2]) for link in pictures] == [PIXEL] * 3
+    assert [base64.b64decode(link.partition(",")[2]) for link in pictures] == [PIXEL] * 4
     others = [link for link in reader.loaded if link not in pictures]
     assert {link.removeprefix("#") for link in others} <= reader.places
     assert all(link.startswith("#") for link in others)
