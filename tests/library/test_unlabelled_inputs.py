@@ -90,11 +90,12 @@ def test_a_form_without_a_solver_judges_tangents_alone(batch):
 
 def test_values_are_not_drawn_to_an_equation_that_the_data_do_not_obey(batch):
     model, a, u, more = batch
-    tangents = stcl.TangentConsistency(residual)
+    equation = stcl.Equation(residual, a, 1.3 * u, check=False)
+    tangents = stcl.TangentConsistency(equation)
     tangents(model, a, 1.3 * u, unlabelled=more)
     assert tangents.last.value == 0
     assert "a Newton step moves your labels by" in tangents.reasons[-1]
-    asked = stcl.TangentConsistency(residual, value="corrected")
+    asked = stcl.TangentConsistency(equation, value="corrected")
     asked(model, a, 1.3 * u, unlabelled=more)
     assert asked.last.value > 0
 
