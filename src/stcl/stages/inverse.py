@@ -187,13 +187,16 @@ def chains(
     }
 
 
-def medians(measured: dict[str, Tensor], outside: Tensor) -> dict[str, float]:
-    """The medians over the truths of the prior, and under names that end with _outside over the others."""
+def medians(measured: dict[str, Tensor], outside: Tensor, reached: Tensor) -> dict[str, float]:
+    """The medians over the truths of the prior, and under names that end with _outside over the others.
+
+    A truth whose MAP point the solver has not reached does not count.
+    """
     found = {}
     for name, values in measured.items():
         if name in ("a", "misfits", "eigenvalues"):
             continue
-        for rows, ending in ((~outside, ""), (outside, "_outside")):
+        for rows, ending in ((~outside & reached, ""), (outside & reached, "_outside")):
             if rows.any():
                 of_these = values[rows].double().numpy()
                 found[f"{name}{ending}"] = float(of_these.mean() if name == "same_minimum" else np.median(of_these))
@@ -206,6 +209,9 @@ def record(
     """The record of a block, and the numbers of every inverse problem of each cell."""
     reference = Reference.read(manifest)
     problem, outside = reference.posed.problem, reference.arrays["outside"] > 0
+    reached = reference.arrays["reached"] > 0
+    if not (reached & ~outside).any():
+        raise ValueError(f"{manifest}: the solver reached no MAP point of the prior's truths; raise `noise`")
     solver = SolverModel(problem)
     measured, summary = {"solver": of_solver(reference)}, {}
     for run in runs:
@@ -215,10 +221,10 @@ def record(
         model = SurrogateModel(problem, surrogate.to(device))
         name = "/".join(run.parts[-6:-1])
         measured[name] = measure(reference, model, solver)
-        summary[name] = medians(measured[name], outside)
+        summary[name] = medians(measured[name], outside, reached)
         if spec.sampling is not None:
             summary[name] |= chains(reference, spec.sampling, model, solver)
-    summary = {"solver": medians(measured["solver"], outside)} | summary
+    summary = {"solver": medians(measured["solver"], outside, reached)} | summary
     if spec.sampling is not None:
         summary["solver"] |= chains(reference, spec.sampling, None, solver)
     arrays = {f"{name}:{key}": values.numpy() for name, found in measured.items() for key, values in found.items()}

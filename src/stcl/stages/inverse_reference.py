@@ -4,8 +4,8 @@
         --spec '{"problem": "diffusion", "options": {"n": 17}, "inversions": {"noise": 0.02}}'
 
 Gradients are exact: they come from the solver's tangents along the modes of the prior. Every answer is checked before
-it is stored. The Jacobian must agree with differences of the solver, and the MAP point must be one. An interrupted run
-continues after the last chunk it stored.
+it is stored: the Jacobian must agree with differences of the solver. Where the optimiser does not reach a minimum, the
+store and the ledger say so. An interrupted run continues after the last chunk it stored.
 """
 
 import argparse
@@ -30,7 +30,9 @@ CHUNK = 4  # number of inverse problems that are solved together
 STEPS = 300  # largest number of steps; most problems need ten
 PATH = 6  # number of points of the optimiser's path at which gradients are stored, both ends among them
 OPTIMAL = 2 * inverse.TOLERANCE  # largest distance of a stored MAP point from the minimiser, in the same units
-DIFFERENCE_STEP, DIFFERENCE_TOLERANCE = 1e-4, 1e-4  # of the check of the Jacobian, relative to z and to the change
+# The check of the Jacobian: steps relative to z, and the tolerated defect relative to the change. A right Jacobian
+# agrees with differences of some step. Near a resonance, responses bend so strongly that only the smallest will do.
+DIFFERENCE_STEPS, DIFFERENCE_TOLERANCE = (1e-4, 1e-6, 1e-8), 1e-4
 
 
 def generate(spec: InverseReferenceSpec, manifest: Path, work: Path, code: str, workers: int) -> None:
@@ -56,6 +58,7 @@ def generate(spec: InverseReferenceSpec, manifest: Path, work: Path, code: str, 
             "data": field(("datum",), (m,), "observations with noise"),
             "z": field(("mode",), (d,), "MAP point in whitened coordinates"),
             "a": field(*of_input, "MAP point on the network's grid"),
+            "reached": field((), (), "1 if it is a minimum; 0 if the optimiser ended before, and nothing is compared"),
             "misfit": field((), (), "half the squared misfit at the MAP point, over the noise"),
             "jacobian": field(
                 ("datum", "mode"), (m, d), "derivative of the observations at the MAP point, over the noise"
@@ -110,6 +113,7 @@ def _solve(spec: InverseReferenceSpec, task: tuple[int, np.ndarray, float]) -> t
     arrays = {
         "z": found.z,
         "a": problem.network_input(found.a.numpy()),
+        "reached": reached(found),
         "misfit": found.misfit,
         "jacobian": found.jacobian,
         "path": path,
@@ -122,6 +126,7 @@ def _solve(spec: InverseReferenceSpec, task: tuple[int, np.ndarray, float]) -> t
         "seconds": solved - begun,
         "check_seconds": time.perf_counter() - solved,
         "evaluations": int(found.evaluations.sum()),
+        "not_reached": int((~reached(found)).sum()),
     }
     return {name: np.asarray(values) for name, values in arrays.items()}, cost
 
@@ -129,27 +134,27 @@ def _solve(spec: InverseReferenceSpec, task: tuple[int, np.ndarray, float]) -> t
 def check_answers(
     posed: InverseProblems, solver: SolverModel, first: int, data: Tensor, noise: float, found: inverse.MapPoint
 ) -> None:
-    """Refuses MAP points that are none, and Jacobians that are not the derivative of the solver's observations.
+    """Refuses misfits that are none, and Jacobians that are not the derivative of the solver's observations.
 
     Both tests take the solver's responses alone. Error messages count truths from `first`.
     """
     signs = torch.from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], found.z.shape))
-    step = DIFFERENCE_STEP * (1 + found.z.norm(dim=1, keepdim=True)) / found.z.shape[1] ** 0.5
+    predicted = (found.jacobian @ signs[..., None])[..., 0]
 
     def observed(z: Tensor) -> Tensor:
         return posed.sensors(solver(posed.prior(z))) / noise
 
-    difference = (observed(found.z + step * signs) - observed(found.z - step * signs)) / (2 * step)
-    predicted = (found.jacobian @ signs[..., None])[..., 0]
-    defect = (predicted - difference).norm(dim=1) / difference.norm(dim=1)
-    hessian = found.jacobian.mT @ found.jacobian + torch.eye(found.z.shape[1], dtype=found.z.dtype)
-    decrement = (found.gradient * torch.linalg.solve(hessian, found.gradient)).sum(1) / 2
-    distance = (decrement / found.objective).sqrt()
+    defect = torch.full((len(data),), torch.inf, dtype=found.z.dtype)
+    for relative in DIFFERENCE_STEPS:
+        step = relative * (1 + found.z.norm(dim=1, keepdim=True)) / found.z.shape[1] ** 0.5
+        difference = (observed(found.z + step * signs) - observed(found.z - step * signs)) / (2 * step)
+        defect = torch.fmin(defect, (predicted - difference).norm(dim=1) / difference.norm(dim=1))
+        if (defect <= DIFFERENCE_TOLERANCE).all():
+            break
     misfit = (observed(found.z) - data / noise).square().sum(1) / 2
     wrong = ~((misfit - found.misfit).abs() <= 1e-6 * (1 + misfit))
     for bad, what in (
         (~(defect <= DIFFERENCE_TOLERANCE), lambda i: f"its Jacobian differs from differences by {defect[i]:.3g}"),
-        (~(distance <= OPTIMAL), lambda i: f"no MAP point was reached in {STEPS} steps, distance {distance[i]:.3g}"),
         (wrong, lambda i: f"its misfit is {misfit[i]:.6g} where {found.misfit[i]:.6g} was found"),
     ):
         if bad.any():
@@ -158,6 +163,13 @@ def check_answers(
                 f"{int(bad.sum())} of {len(bad)} inverse problems have no usable answer, first: truth {first + i}: "
                 f"{what(i)}. Nothing of this chunk was stored; raise `noise` or take fewer `modes`"
             )
+
+
+def reached(found: inverse.MapPoint) -> Tensor:
+    """Whether the optimiser ended in a minimum, by the Newton decrement, [B]. A resonance can stop it before."""
+    hessian = found.jacobian.mT @ found.jacobian + torch.eye(found.z.shape[1], dtype=found.z.dtype)
+    decrement = (found.gradient * torch.linalg.solve(hessian, found.gradient)).sum(1) / 2
+    return decrement <= OPTIMAL**2 * found.objective
 
 
 def _spread(path: Tensor) -> Tensor:
