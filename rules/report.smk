@@ -2,6 +2,7 @@
 
 
 STORES = [file for target in (rules.data, rules.banks) for file in sorted(target.input, key=Path)]
+STORES += [f"{OUT}/inverse/{problem}/reference.json" for problem in PLAN.inverted]
 
 
 rule report:

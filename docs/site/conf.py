@@ -26,6 +26,7 @@ CONTENTS = {
         "docs/results",
         "docs/agreement",
         "docs/beyond",
+        "docs/inverse",
         "docs/protocol",
         "docs/own-problem",
         "config/README",
@@ -65,19 +66,21 @@ def _contents() -> str:
 
 
 def _names() -> str:
-    """The public names in the order in which own-pde.md explains them."""
+    """The public names in the order in which own-pde.md explains them, then the module that is apart from them."""
     table = (ROOT / "docs/own-pde.md").read_text().split("## Names")[1]
-    listed = list(dict.fromkeys(name for name in re.findall(r"`(\w+)`", table) if name in stcl.__all__))
+    listed = list(dict.fromkeys(name for name in re.findall(r"`(\w+)`", table) if name in stcl.NAMES))
     blocks = []
-    for name in listed + sorted(set(stcl.__all__) - set(listed)):
-        kind = "autoclass" if inspect.isclass(getattr(stcl, name)) else "autofunction"
-        members = [":members:"] if kind == "autoclass" and not hasattr(getattr(stcl, name), "model_fields") else []
-        blocks.append(
-            "\n".join(
-                [f"## {name}", "", "```{eval-rst}", f".. {kind}:: stcl.{name}", *(f"   {m}" for m in members), "```"]
-            )
-        )
-    return "\n\n" + "\n\n".join(blocks) + "\n"
+    for name in listed + sorted(set(stcl.NAMES) - set(listed)):
+        found = getattr(stcl, name)
+        shows_fields = hasattr(found, "model_fields")  # settings, whose fields `_as_text` lists
+        kind = "autoclass" if inspect.isclass(found) else "autofunction"
+        blocks.append(_block(name, kind, members=kind == "autoclass" and not shows_fields))
+    return "\n\n" + "\n\n".join([*blocks, _block("inverse", "automodule", members=True)]) + "\n"
+
+
+def _block(name: str, kind: str, members: bool) -> str:
+    option = "\n   :members:" if members else ""
+    return f"## {name}\n\n```{{eval-rst}}\n.. {kind}:: stcl.{name}{option}\n```"
 
 
 def _examples() -> str:

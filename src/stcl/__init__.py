@@ -19,11 +19,11 @@ tangents of any model
 
 forms of the loss, solvers of targets, metrics
     Residual, NormalizedResidual, PreconditionedResidual, KrylovTarget, SolvedTarget
-    Krylov, SpaceTime, Stokes, Direct
+    Krylov, SpaceTime, Stokes, March, Direct
     InverseLaplacian, ShiftedLaplacian, FittedLaplacian, LerayOseen
 
 the workflow
-    load_run             a trained network with its problem and its data
+    load_run             a Run: a trained network with its problem and its data
     Problem, Layout      what a problem of your own answers
 
 errors
@@ -61,6 +61,7 @@ _HOMES = {
         "Krylov",
         "SpaceTime",
         "Stokes",
+        "March",
         "Direct",
         "InverseLaplacian",
         "ShiftedLaplacian",

@@ -17,6 +17,7 @@ from stcl.losses.settings import InverseLaplacian as InverseLaplacian
 from stcl.losses.settings import Krylov as Krylov
 from stcl.losses.settings import KrylovTarget as KrylovTarget
 from stcl.losses.settings import LerayOseen as LerayOseen
+from stcl.losses.settings import March as March
 from stcl.losses.settings import NormalizedResidual as NormalizedResidual
 from stcl.losses.settings import PreconditionedResidual as PreconditionedResidual
 from stcl.losses.settings import Residual as Residual

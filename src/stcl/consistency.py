@@ -17,7 +17,7 @@ from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
 from stcl.losses.kept_weight import KeptWeight
-from stcl.losses.rule import WORTH_CORRECTING, choose, with_kept_solver
+from stcl.losses.rule import WORTH_CORRECTING, choose, solved_for, with_kept_solver
 from stcl.losses.scale import Scale
 from stcl.losses.settings import (
     FormSettings,
@@ -40,7 +40,7 @@ from stcl.tangents import TangentError, value_and_tangents
 InputsOf = Tensor | Callable[[int], Any] | None  # inputs, or a function of their number
 DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or a function that computes it from the prediction
 
-FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target")
+FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target", "solved_target")
 
 
 class TangentConsistency(nn.Module):
@@ -52,9 +52,9 @@ class TangentConsistency(nn.Module):
                 Equation of the first batch it sees.
     form        how the tangent residual becomes a loss. "auto" probes the operator and applies stcl.losses.rule; if it
                 has few unknowns, its inverse is kept for every label, in up to 1 GiB of memory. A name
-                (residual, normalized_residual, preconditioned_residual or krylov_target) stands for that form, and its
-                metric, if it has one, is fitted to the operator. A form with its settings, such as
-                Residual(detach_state=False), is taken as it is.
+                (residual, normalized_residual, preconditioned_residual, krylov_target or solved_target) stands for that
+                form. Its metric, if it has one, is fitted to the operator, and its solver is the one that fits. A form
+                with its settings, such as Residual(detach_state=False), is taken as it is.
     directions  where v comes from. None takes random combinations, of unit norm, of what the batch's inputs differ by.
                 "white" takes white noise of unit norm. A tensor [N, ...] is drawn from, and a function
                 count ↦ [count, ...] is called. They are in the model's space.
@@ -314,6 +314,14 @@ def settle(
         chosen, reasons = choose(found)
         kept, why = with_kept_solver(found, chosen)
         return kept, reasons + why, tangent_class
+    if form == "solved_target":
+        solved = solved_for(found)
+        if solved is None:
+            raise ValueError(
+                f"no stepwise solver fits this operator, which is {found.tangent_class}; use residual, "
+                f"normalized_residual, or stcl.SolvedTarget(solver=stcl.Direct())"
+            )
+        return solved, [], tangent_class
     if found.metric is None:
         raise ValueError(
             f"{form} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "

@@ -18,7 +18,7 @@ from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
-from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, KrylovTarget, SolvedTarget
+from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, KrylovTarget, SolvedTarget, metric_of
 from stcl.probe import operators_of, probe
 from stcl.tangent.data_check import SAMPLES, Agreement, agreement
 from stcl.tangent.data_verdict import parts, verdict
@@ -290,8 +290,11 @@ def _extra_products(form: FormSettings, axes: int) -> str:
     if isinstance(form, KrylovTarget):
         extra += f", and {form.steps + 1} with A for each direction"
     if isinstance(form, SolvedTarget):
-        extra += ", and one with the inverse of A, which is kept"
-    metric = getattr(form, "metric", None)
+        extra += {
+            "direct": ", and one with the inverse of A, which is kept",
+            "march": ", and one sweep through the frames for each direction",
+        }.get(form.solver.name, f", and {getattr(form.solver, 'steps', 0)} with A for each direction")
+    metric = metric_of(form)
     if isinstance(metric, FittedLaplacian) and metric.scaled:
         extra += f", and {2 * axes + 1} for its diagonal"
     return extra

@@ -114,6 +114,8 @@ class Equation:
         """F(u, a) for u [B, *response_shape] and a [B, *input_shape] of the layout, which has no axes of length one."""
         if self._held is not None:
             nodes, values = self._held
+            if nodes.device != u.device:  # the states may be elsewhere than the batches
+                nodes, values = self._held = nodes.to(u.device), values.to(u.device)
             u = torch.where(nodes, values.to(u.dtype), u)
         return self._evaluate(u, a)
 

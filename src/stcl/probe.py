@@ -10,23 +10,29 @@ import torch
 from torch import Tensor
 
 from stcl.core.errors import EquationError
-from stcl.core.interfaces import DiscreteEquation, Metric
-from stcl.losses import metrics
+from stcl.core.interfaces import DiscreteEquation, Metric, TangentSolver
+from stcl.losses import metrics, settings
 from stcl.losses.batch_directions import all_equal
 from stcl.losses.directions import combinations
 from stcl.losses.metrics.fitted_laplacian import FittedLaplacian, settings_of
+from stcl.losses.newton import on_blocks
 from stcl.losses.rule import DEFINITE, ELLIPTIC, STEPS, Findings
 from stcl.losses.settings import LerayOseen
+from stcl.losses.solvers.march import March
+from stcl.losses.solvers.space_time import SpaceTime
 from stcl.tangent import krylov
 from stcl.tangent.laplacian_fit import fit_laplacian
 from stcl.tangent.operator import TangentOperator
-from stcl.tangent.solver_choice import fitting_solver
+from stcl.tangent.residual import input_derivative, single_block
+from stcl.tangent.solver_choice import fitting_solver, space_time_refusal
 from stcl.tangent.spectrum import ritz_values
 from stcl.tangent.structure import condition_number, random_signs, random_start, reference_solve, symmetry_defect
 from stcl.tangent.transforms import basis
 
 STATES = 3  # largest number of states at which A is probed
 SMALL = 1000  # unknowns up to which an operator is assembled, and its condition numbers are exact
+EXACT_STEPS = 60  # GMRES steps in space and time whose result stands for the solution
+SOLVED = 1e-3  # largest relative residual of what stands for a solution
 ARNOLDI = 60  # steps for the preconditioned operator, whose spectrum is narrow
 
 
@@ -83,7 +89,38 @@ def _time(found: Findings, operators: list[TangentOperator]) -> Findings:
     axis = effect.ndim - len(layout.grid) + layout.axes.index(layout.time_axis)
     frames = effect.abs().movedim(axis, 0).flatten(1).amax(1)
     driven = int((frames > 1e-10 * frames.max()).sum())
-    return replace(found, time_axis=layout.time_axis, driven_frames=driven)
+    found = replace(found, time_axis=layout.time_axis, driven_frames=driven)
+    return _time_targets(found, operator.equation) if space_time_refusal(layout) is None else found
+
+
+def _time_targets(found: Findings, equation: DiscreteEquation) -> Findings:
+    """The findings with what a solved target would be worth, by the steps of the problem itself if it has them.
+
+    Whether solutions of the equation on this grid are the data is seen from a Newton step at the data: ‖A⁻¹F(u, a)‖
+    over the distance of the responses from their mean.
+    """
+    a, u = equation.states(8)
+    few, states = slice(STATES), (u[:STATES], a[:STATES])
+    apart = (u - u.mean(0) if len(u) > 1 else u)[few].flatten(1).norm(dim=1)
+
+    def correction(solver: TangentSolver) -> float:
+        left = on_blocks(lambda r: r.neg().unsqueeze(1), solver.equation.residual(*states))
+        return float((solver.at(*states)(left).x.flatten(1).norm(dim=1) / apart).median())
+
+    if equation.march is not None:
+        return replace(found, march=True, correction=correction(March(equation, settings.March(), "parabolic")))
+    solver = SpaceTime(equation, settings.SpaceTime(steps=EXACT_STEPS), "parabolic")
+    generator = torch.Generator(u.device).manual_seed(0)
+    spread = combinations(a, (len(u[few]), 4), generator) if len(a) > 1 and not all_equal(a) else None
+    v = torch.randn(len(u[few]), 4, *a.shape[1:], dtype=a.dtype).to(a) if spread is None else spread
+    g = -single_block(input_derivative(equation, *states, v), "space_time")
+    exact = solver.at(*states)(g)
+    errors = []
+    for steps in STEPS:
+        target = solver.with_steps(steps).at(*states)(g).x
+        relative = (target - exact.x).flatten(2).norm(dim=2) / exact.x.flatten(2).norm(dim=2)
+        errors.append((steps, float(torch.where(exact.residual < SOLVED, relative, 1.0).median())))
+    return replace(found, target_errors=tuple(errors), correction=correction(solver))
 
 
 # -- saddle problems ----------------------------------------------------------------------------------------------

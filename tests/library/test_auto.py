@@ -6,6 +6,7 @@ import equations
 import numpy as np
 import pytest
 import torch
+from user_problems import fisher_kpp
 
 import stcl
 from stcl import problems
@@ -17,7 +18,7 @@ CHOSEN = {
     "diffusion": ("spd", "krylov_target", "fitted_laplacian"),  # the paper's, preconditioned_residual, is worse: below
     "helmholtz": ("indefinite", "krylov_target", "fitted_laplacian"),
     "burgers": ("parabolic", "normalized_residual", None),
-    "allen_cahn": ("parabolic", "residual", None),
+    "allen_cahn": ("parabolic", "solved_target", None),  # GMRES solves it, and the data are its solutions
     "navier_stokes": ("saddle", "preconditioned_residual", "leray_oseen"),
 }
 
@@ -35,7 +36,7 @@ def test_forms_of_the_papers_problems_are_chosen_from_the_residual_alone(name):
     metric = getattr(form, "metric", None)
     assert (found.tangent_class, form.name, metric and metric.name) == CHOSEN[name]
     assert found.tangent_class == declared.tangent_class
-    if name != "diffusion":
+    if name not in ("diffusion", "allen_cahn"):
         assert form.name == rule.default_form(declared).name
     assert reasons
 
@@ -214,3 +215,40 @@ def test_more_steps_are_taken_where_five_do_not_solve():
     definite, reasons = rule.choose(dataclasses.replace(never, lowest=0.1))
     assert definite.name == "preconditioned_residual"
     assert any("not worth matching" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("axes", [None, ("time", "place")])
+def test_a_problem_in_time_has_a_solved_target_whatever_its_axes_are_called(axes):
+    found, form, reasons = chosen(fisher_kpp(nt=21, nx=24).equation(axes=axes))
+    assert (found.tangent_class, found.time_axis) == ("parabolic", axes[0] if axes else "t")
+    assert form == settings.SolvedTarget(solver=settings.SpaceTime(steps=5))
+    assert found.target_errors[0][1] < 0.01
+    assert found.correction < 1e-6  # the data were made with this residual
+    assert any("GMRES solves in space and time has κ = 1" in reason for reason in reasons)
+
+
+def test_a_residual_in_time_whose_solutions_are_not_the_data_is_not_solved():
+    """Burgers on a coarse grid. The problem's own steps are better: a march takes the residual's place."""
+    found, form, reasons = chosen(equations.benchmark("burgers"))
+    assert found.correction > 1
+    assert form.name == "normalized_residual"
+    assert any("this grid does not have their solutions" in reason for reason in reasons)
+    kept, why = rule.with_kept_solver(found, form)
+    assert (kept, why) == (form, [])  # an exact solution of the wrong system is no better
+
+    found, form, _ = chosen(problems.load("burgers", nx=24, nt=24, solver_nx=48, solver_nt=48))
+    assert form == settings.SolvedTarget(solver=settings.March())
+    assert rule.with_kept_solver(found, form) == (form, [])
+
+
+@pytest.mark.parametrize(("name", "solver"), [("allen_cahn", "space_time"), ("navier_stokes", "stokes")])
+def test_a_solved_target_can_be_asked_for_by_name(name, solver):
+    """The solver is the one that fits what was measured."""
+    equation = equations.benchmark(name)
+    loss = stcl.TangentConsistency(equation, form="solved_target")
+    assert loss.form.solver.name == solver
+
+
+def test_where_no_solver_fits_a_solved_target_is_refused():
+    with pytest.raises(ValueError, match="no stepwise solver fits this operator, which is advective"):
+        stcl.TangentConsistency(equations.steady_advection(), form="solved_target")

@@ -121,7 +121,7 @@ class Linear(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "form", ["residual", "normalized_residual", "preconditioned_residual", "krylov_target", "auto"]
+    "form", ["residual", "normalized_residual", "preconditioned_residual", "krylov_target", "solved_target", "auto"]
 )
 @pytest.mark.usefixtures("float64")
 def test_every_form_vanishes_for_the_true_operator_and_only_there(form):

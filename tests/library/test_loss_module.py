@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from dispatch import OneDevice
 from test_consistency import Linear, linear_equation
 from torch import nn
 
@@ -319,3 +320,19 @@ def test_a_scale_that_does_not_fit_is_named():
         loss(Linear(solve), a, u)
     with pytest.raises(ValueError, match=r"scale must be a stcl.Scale"):
         stcl.TangentConsistency(equation, scale=(0, 1))
+
+
+def test_an_update_after_the_first_reads_nothing_back():
+    """On a device that has no numbers: averages, directions, walls and a residual form ask for none, and stay there."""
+    equation, a, u, solve = linear_equation()
+    loss = stcl.TangentConsistency(equation, form="residual", scale=stcl.Scale(u=(0.5, 2.0)))
+    model = Linear(1.2 * solve)
+    u = (u - 0.5) / 2
+    loss(model, a, u)
+    loss.to("meta")
+    model, a, u = model.to("meta"), a.to("meta"), u.to("meta")
+    loss.directions.inputs = a
+    with OneDevice("meta"):
+        for _ in range(2):
+            loss(model, a, u).backward()
+    assert loss.weight.averages.device.type == model.matrix.grad.device.type == "meta"

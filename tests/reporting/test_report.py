@@ -61,7 +61,7 @@ def files(tmp_path):
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             writer.writerows(rows)
-    for name in ("spread", "samples/helmholtz", "samples/diffusion"):
+    for name in ("spread", "samples/helmholtz", "samples/diffusion", "inverse/diffusion"):
         (tmp_path / f"figures/{name}.png").parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"figures/{name}.png").write_bytes(PIXEL)
     (tmp_path / "data/helmholtz").mkdir(parents=True)
@@ -70,7 +70,7 @@ def files(tmp_path):
     manifest.write_text(json.dumps({"spec": spec, "content": "fedcba9876543210", "samples": 8, "constants": []}))
     ledger = {"spec": spec, "code": "5701e", "seconds": 1.25, "bytes": 3_000_000}
     manifest.with_suffix(".ledger.json").write_text(json.dumps(ledger))
-    figures = ("samples/helmholtz", "samples/diffusion", "spread")
+    figures = ("samples/helmholtz", "samples/diffusion", "spread", "inverse/diffusion")
     return {
         "tables": [tmp_path / "tables/field_error.json"],
         "runs": [tmp_path / f"tables/by_problem/{name}.csv" for name in ("helmholtz", "diffusion")],
@@ -116,7 +116,7 @@ def test_the_page_is_whole_and_loads_nothing(text):
     reader.feed(text)
     assert reader.open == []
     pictures = [link for link in reader.loaded if link.startswith("data:image/png;base64,")]
-    assert [base64.b64decode(link.partition(",")[2]) for link in pictures] == [PIXEL] * 3
+    assert [base64.b64decode(link.partition(",")[2]) for link in pictures] == [PIXEL] * 4
     others = [link for link in reader.loaded if link not in pictures]
     assert {link.removeprefix("#") for link in others} <= reader.places
     assert all(link.startswith("#") for link in others)
@@ -129,7 +129,7 @@ def test_tables_and_captions_are_those_of_the_files(text):
     start = reader.cells.index("2.31 ± 0.04") - 2
     assert reader.cells[start : start + 6] == ["Helmholtz", "8", "2.31 ± 0.04", "Diffusion", "8", "—"]
     assert "Errors &lt; 5 % are good." in text
-    for name in ("spread", "samples"):
+    for name in ("spread", "samples", "inverse"):
         assert text.count(captions.FIGURES[name]) == 1
 
 

@@ -42,6 +42,8 @@ def test_every_stage_has_its_place(tmp_path):
         "conditioning": {cpu},
         "train": {("gpu", "1", "720", "20000", warning)},
         "timing": {("gpu", "1", "120", "20000", "--exclusive")},
+        "inverse_reference": {cpu},
+        "inverse": {("gpu", "1", "240", "20000", warning)},
     }
     hint = "a new rule is either short, and says localrule: True, or gets its place in profiles/slurm/config.yaml"
     single = {"evaluate": {("gpu", "1", "60", "20000", warning)}}

@@ -74,6 +74,28 @@ def test_the_target_error_is_that_of_the_steps():
     assert conditioning.quantities(operator, form, v)["target_error"] == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "solver"),
+    [
+        ("allen_cahn", {"nx": 16, "nt": 12, "time_step": 0.02}, settings.SpaceTime(steps=40)),
+        ("navier_stokes", {"n": 9}, settings.Stokes(steps=100)),
+        ("diffusion", {"n": 9}, settings.Krylov(metric=settings.InverseLaplacian(), steps=40)),
+    ],
+)
+def test_a_solved_target_has_an_error_of_its_own(name, options, solver):
+    """Many steps solve what a dense matrix solves, a pressure up to what it is known by; one step does not."""
+    problem = problems.load(name, **options)
+    a, u = problem.states(1)
+    operator = TangentOperator(problem, u[0], a[0])
+    v = torch.as_tensor(problem.network_input(problem.directions(2, "train")))
+    errors = [
+        conditioning.quantities(operator, settings.SolvedTarget(solver=chosen), v)["target_error"]
+        for chosen in (solver, solver.model_copy(update={"steps": 1}))
+    ]
+    assert errors[0] < 1e-4
+    assert errors[1] > 0.01
+
+
 def own_matrix(problem, u: np.ndarray, a: np.ndarray) -> np.ndarray:
     """A of the nodes with an equation, column by column from the paper's tangent equation."""
     inside = {"x": slice(1, -1), "x1": slice(1, -1), "x2": slice(1, -1), "t": slice(1, None)}

@@ -27,7 +27,7 @@ from stcl.losses.settings import (
     metric_of,
 )
 from stcl.problems.base import Problem
-from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal
+from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal, space_time_refusal
 
 ELLIPTIC = 0.5  # smallest |⟨φ, Aφ⟩|/‖Aφ‖ of waves φ for an operator with a Laplacian in it
 DEFINITE = 1e-3  # smallest real part of the eigenvalues of MA, relative to the largest, of a definite operator
@@ -37,6 +37,8 @@ WORTH_CORRECTING = 0.05  # largest change of solved responses by a Newton step t
 INITIAL = 2  # largest number of frames that an initial condition enters
 DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon: benchmarks/kept_solvers.py
 EXACT = 1e-6  # largest ‖g − A x‖/‖g‖ of a direct solve of an operator that is not singular
+CONSISTENT = 0.1  # largest share of the data's spread that a Newton step may move them by: 0.01 or less where frames
+# are close enough, 0.2 and more where they are not (the paper's Burgers residual)
 STEPS = (5, 10, 20)  # numbers of steps of the target's solver that are tried; the first is the paper's
 
 SOLVED_BY: dict[str, tuple[TangentClass, ...]] = {  # the classes of operators that a solver of targets is for
@@ -121,6 +123,8 @@ class Findings:
     condition_joint_is_bound: bool = False  # that κ(AᵀA) is only known to be at least that
     solver: Solver | None = None  # the Krylov method that fits an elliptic A
     target_errors: tuple[tuple[int, float], ...] = ()  # steps of the solver and the median of ‖ŵ − w‖/‖w‖ after them
+    march: bool = False  # whether a problem in time has written down steps of its own
+    correction: float | None = None  # of problems in time: ‖A⁻¹F(u, a)‖ over the distance of u from the mean response
     direct_residual: float | None = None  # largest ‖g − A x‖/‖g‖ of a direct solve, where A was assembled
 
     @property
@@ -139,6 +143,11 @@ class Findings:
         return self.driven_frames is None or self.driven_frames > INITIAL
 
     @property
+    def consistent(self) -> bool:
+        """Whether solutions of the equation on this grid are the data; of a steady problem this is not asked."""
+        return self.time_axis is None or (self.correction is not None and self.correction <= CONSISTENT)
+
+    @property
     def tangent_class(self) -> OperatorClass:
         if self.time_axis is not None:
             return "parabolic"
@@ -152,9 +161,9 @@ class Findings:
 def choose(found: Findings) -> tuple[FormSettings, list[str]]:
     """The form for what was measured, and the reasons for it, a sentence each.
 
-    It is the paper's form for the operator's class, with one exception. Where a few Krylov steps solve a definite
+    It is the paper's form for the operator's class, with two exceptions. Where a few Krylov steps solve a definite
     elliptic operator, as they do an indefinite one, the solved tangent is matched. This has a Hessian with κ = 1 at
-    hardly more cost.
+    hardly more cost. The same holds for a problem in time, if the data are solutions of its residual on this grid.
     """
     kind = found.tangent_class
     form, reasons = form_for(kind, found.metric, found.driven), list(_reasons(found, kind))
@@ -166,12 +175,48 @@ def choose(found: Findings) -> tuple[FormSettings, list[str]]:
             reasons.append(f"matching tangents that {found.solver} solves has κ = 1; they are off by {errors} steps")
         else:
             reasons.append(f"tangents that {found.solver} solves are off by {errors} steps: not worth matching")
+    if found.correction is not None:
+        solved, why = _in_time(found)
+        form, reasons = solved or form, [*reasons, why]
+    if kind == "parabolic" and isinstance(form, NormalizedResidual):
+        reasons.append("the residual is taken relative to B v")
     if found.nearest is not None and found.nearest < RESONANT:
         reasons.append(
             f"warning: MA has an eigenvalue of {found.nearest:.1e} of the largest; near a resonance tangents are huge, "
             f"leave such samples out"
         )
     return form, reasons
+
+
+def _in_time(found: Findings) -> tuple[SolvedTarget | None, str]:
+    """The solved target of a problem in time if it is worth matching, and why it is or is not."""
+    how = "the problem's own steps solve" if found.march else "GMRES solves in space and time"
+    moved = f"a Newton step moves the data by {found.correction or 0:.1%} of their spread"
+    if not found.consistent:
+        return None, f"tangents that {how} are not worth matching: {moved}, so this grid does not have their solutions"
+    if found.march:
+        return SolvedTarget(solver=March()), f"matching tangents that {how} has κ = 1; {moved}"
+    steps = next((m for m, error in found.target_errors if error <= WORTH_MATCHING), None)
+    errors = ", ".join(f"{error:.1e} after {m}" for m, error in found.target_errors)
+    if steps is None:
+        return None, f"tangents that {how} are off by {errors} steps: not worth matching"
+    solver = SpaceTime(steps=steps)
+    return SolvedTarget(
+        solver=solver
+    ), f"matching tangents that {how} has κ = 1; they are off by {errors} steps; {moved}"
+
+
+def solved_for(found: Findings) -> SolvedTarget | None:
+    """The solved target for what was measured, whether it is worth matching or not; None where no solver fits."""
+    if found.time_axis is not None:
+        if found.correction is None:  # the layout is not one that space_time knows
+            return None
+        return SolvedTarget(solver=March() if found.march else SpaceTime())
+    if isinstance(found.metric, LerayOseen):
+        return SolvedTarget(solver=Stokes(viscosity=found.metric.viscosity))
+    if isinstance(found.metric, FittedLaplacian):
+        return SolvedTarget(solver=Krylov(metric=found.metric, method=found.solver))
+    return None
 
 
 def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings, list[str]]:
@@ -181,9 +226,11 @@ def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings,
     class, which also serves operators that no Krylov method here fits.
     """
     small = found.unknowns <= DIRECT and found.direct_residual is not None and found.direct_residual <= EXACT
-    if not small or found.saddle:
+    if not small or found.saddle or found.march or not found.consistent:
         return form, []
-    otherwise = None
+    otherwise: Krylov | SpaceTime | None = None
+    if isinstance(form, SolvedTarget) and isinstance(form.solver, SpaceTime):
+        otherwise = form.solver
     if isinstance(found.metric, FittedLaplacian):
         steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
         otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
@@ -199,7 +246,7 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
         case "parabolic":
             yield f"the axis {found.time_axis} is time: A marches, and a metric in space alone does not fit it"
             if found.driven:
-                yield f"the input drives {found.driven_frames} frames: the residual is taken relative to B v"
+                yield f"the input drives {found.driven_frames} frames"
             else:
                 yield f"B v is zero but in {found.driven_frames} frame(s): the input is an initial condition"
         case "saddle":
@@ -289,7 +336,9 @@ def _solver_refusals(solver: SolverSettings, equation: DiscreteEquation) -> Iter
         yield f"solver {solver.name} is for operators that are {' or '.join(needed)}, this one is {kind}; use {others}"
     elif isinstance(solver, Direct) and solver.otherwise is not None:
         yield from _solver_refusals(solver.otherwise, equation)
-    elif isinstance(solver, Krylov) and (refusal := solver_refusal(solver.method, kind)):
-        yield refusal
+    elif isinstance(solver, Krylov):
+        yield from filter(None, [solver_refusal(solver.method, kind)])
+    elif isinstance(solver, SpaceTime):
+        yield from filter(None, [space_time_refusal(equation.layout)])
     elif isinstance(solver, March) and equation.march is None:
         yield "solver march needs steps that the problem has written down as `march`; use space_time"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from stcl import problems
 from stcl.losses import forms, metrics
-from stcl.losses.settings import FormSettings, KrylovTarget, PreconditionedResidual
+from stcl.losses.settings import FormSettings, KrylovTarget, March, SolvedTarget, metric_of
 from stcl.problems.base import SolveError
 from stcl.runtime.ending import end
 from stcl.runtime.stores import write_json
@@ -40,7 +40,8 @@ def conditioning_record(spec: ConditioningSpec) -> dict[str, Any]:
     condition_metric          κ(AᵀMA) in the scored responses with the form's metric M; null for a form without one
     condition_metric_all      the same in all responses, which a loss that is not blind to pressure trains together
     condition_preconditioned  max|λ| / min|λ| of MA, which a Krylov target's solver sees; null for other forms
-    target_error              ‖ŵ − w‖ / ‖w‖ of a Krylov target ŵ after its m steps, the median of a few directions
+    target_error              ‖ŵ − w‖ / ‖w‖ of a solved target ŵ after its m steps, the median of a few directions; null
+                              for a march, which solves another system than A w = −B v
 
     A condition number is null if the matrix is singular to rounding.
     """
@@ -75,16 +76,18 @@ def quantities(operator: TangentOperator, form: FormSettings, v: Tensor) -> dict
         "condition_preconditioned": None,
         "target_error": None,
     }
-    if not isinstance(form, KrylovTarget | PreconditionedResidual):
+    if isinstance(form, KrylovTarget | SolvedTarget) and not isinstance(getattr(form, "solver", None), March):
+        found["target_error"] = _target_error(operator, forms.load(problem, form), v)
+    chosen = metric_of(form)
+    if chosen is None:
         return found
-    metric = metrics.load(problem, form.metric)
+    metric = metrics.load(problem, chosen)
     found["condition_metric"] = _known(condition_number(operator, scored, metric))
     found["condition_metric_all"] = _known(condition_number(operator, torch.ones_like(scored), metric))
-    if isinstance(form, KrylovTarget):
+    if isinstance(form, KrylovTarget | SolvedTarget):
         root = metric_root(operator, metric)
         eigenvalues = torch.linalg.eigvals(root @ matrix @ root).abs()
         found["condition_preconditioned"] = float(eigenvalues.max() / eigenvalues.min())
-        found["target_error"] = _target_error(operator, forms.load(problem, form), v)
     return found
 
 
@@ -93,8 +96,11 @@ def _known(condition: Condition) -> float | None:
 
 
 def _target_error(operator: TangentOperator, form: Any, v: Tensor) -> float:
-    exact = torch.linalg.solve(operator.matrix(), operator.right_hand_side(v).T).T
-    target = operator.unknowns.restrict(form.target(operator.a, operator.u, v).x[0])
+    """The error in the scored responses. A pressure is solved for in the sense of least squares."""
+    scored = operator.unknowns.response < len(operator.equation.layout.scored)
+    solve = torch.linalg.solve if scored.all() else lambda a, b: torch.linalg.lstsq(a, b, driver="gelsd").solution
+    exact = solve(operator.matrix(), operator.right_hand_side(v).T).T[:, scored]
+    target = operator.unknowns.restrict(form.target(operator.a, operator.u, v).x[0])[:, scored]
     return float(((target - exact).norm(dim=1) / exact.norm(dim=1)).median())
 
 

@@ -70,7 +70,7 @@ class CostEstimate:
         seconds = rate.seconds[cell.method]
         if cell.method != "fno":
             chosen = getattr(block.settings.methods, cell.method)
-            steps = getattr(getattr(chosen, "form", None), "steps", None)
+            steps = steps_of(getattr(chosen, "form", None))
             if steps and rate.steps:
                 seconds *= self._solver_seconds(steps) / self._solver_seconds(rate.steps)
             judged, more = _batches(chosen, block)
@@ -217,7 +217,7 @@ def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]
             chosen = getattr(block.settings.methods, cell.method)
             q[cell.method], batches[cell.method] = getattr(chosen, "q", 0), _batches(chosen, block)
         form = getattr(block.settings.methods.stcl, "form", None)
-        steps, batch = getattr(form, "steps", None), block.settings.training.batch
+        steps, batch = steps_of(form), block.settings.training.batch
         rates[block.key] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}", batches)
     return rates
 
@@ -230,6 +230,11 @@ def _batches(chosen: Any, block: Block) -> tuple[float, float]:
     batch = block.settings.training.batch
     more = (chosen.unlabelled_batch or batch) / batch
     return more + (1.0 if inputs == "both" else 0.0), more
+
+
+def steps_of(form: Any) -> int | None:
+    """How many steps a form or its solver takes; None if there is no solver with steps."""
+    return getattr(form, "steps", None) or getattr(getattr(form, "solver", None), "steps", None)
 
 
 def _timed(cell: Cell) -> tuple[str, int, str]:

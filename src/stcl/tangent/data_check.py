@@ -75,11 +75,23 @@ class Smooth:
 
     def state_derivative(self, u: Tensor, a: Tensor, w: Tensor) -> Tensor:
         """A w [k, unknowns] at one state u [1, ...], a [1, ...], for w [k, *response_shape]."""
-        return _along(lambda x: self.equations(x, a), u, w)
+        return self._along(lambda one: (one, torch.zeros_like(a)), u, a, w)
 
     def input_derivative(self, u: Tensor, a: Tensor, v: Tensor) -> Tensor:
         """B v [k, unknowns] at one state u [1, ...], a [1, ...], for v [k, *input_shape]."""
-        return _along(lambda x: self.equations(u, x), a, v)
+        return self._along(lambda one: (torch.zeros_like(u), one), u, a, v)
+
+    def _along(
+        self, both: Callable[[Tensor], tuple[Tensor, Tensor]], u: Tensor, a: Tensor, directions: Tensor
+    ) -> Tensor:
+        """DF(u, a) [k, unknowns] along pairs that `both` makes of directions [k, ...], one by one.
+
+        Both arguments have a tangent, if only zeros: torch would import its compiler for one that has none.
+        """
+        with ScalarFactors():
+            return torch.func.vmap(lambda one: torch.func.jvp(self.equations, (u, a), both(one[None]))[1][0])(
+                directions
+            )
 
     def correction(self, u: Tensor, a: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The map of r [k, unknowns] to A⁻¹ r, in units of `relative`, at one state u [1, ...], a [1, ...].
@@ -160,12 +172,6 @@ def _off_grid(smooth: Smooth, u: Tensor, a: Tensor) -> float:
     here, there = (smooth.unknowns.off_grid(smooth.residual(x, a)) for x in (u, u + signs * size))
     changed = float((there - here).norm())
     return float(here.norm()) / changed if changed else 0.0
-
-
-def _along(function: Callable[[Tensor], Tensor], x: Tensor, directions: Tensor) -> Tensor:
-    """The derivatives [k, unknowns] of a function of one sample x [1, ...] along directions [k, ...]."""
-    with ScalarFactors():
-        return torch.func.vmap(lambda y: torch.func.jvp(function, (x,), (y[None],))[1][0])(directions)
 
 
 def _polynomials(nodes: int, count: int, like: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
-"""Which Krylov method fits a tangent operator A, and which cannot work. This module imports no torch."""
+"""Which solver fits a tangent operator A, and which cannot work. This module imports no torch."""
 
 from stcl.core.interfaces import Solver
+from stcl.core.layout import Layout
 
 SYMMETRIC = 1e-8  # largest ‖A − Aᵀ‖/‖A‖ of an operator that is symmetric to rounding
 
@@ -24,3 +25,14 @@ def solver_refusal(
     if solver == "cg" and tangent_class != "spd":
         return f"cg may only be used for definite operators, this one is {tangent_class}; use minres or gmres"
     return None
+
+
+def space_time_refusal(layout: Layout) -> str | None:
+    """Why the solver space_time cannot work for this layout, or None."""
+    if layout.time_axis is not None and len(layout.responses) == 1 and len(layout.grid) > 1 and min(layout.grid) > 6:
+        return None
+    return (
+        f"solver space_time needs one response on a grid of time and space with more than 6 nodes along each axis, got "
+        f"{', '.join(layout.responses)} on the axes {', '.join(layout.axes)} with nodes {layout.grid} and time_axis "
+        f"{layout.time_axis}"
+    )

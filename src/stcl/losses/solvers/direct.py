@@ -49,6 +49,7 @@ class Direct:
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Any], Solved]:
+        self.unknowns.index = self.unknowns.index.to(u.device)  # the states may be elsewhere than the batches
         keys = self.keys_of(u, a)
         if keys is None:
             return self._unkept(u, a)

@@ -41,7 +41,8 @@ class Krylov:
 
     @property
     def products(self) -> int:
-        return {"minres": 1, "gmres": 0, "cg": 0, "bicgstab": self.settings.steps}[self.method] + self.settings.steps
+        more = {"minres": 1, "cg": 0, "bicgstab": self.settings.steps, "gmres": 0 if self.solve is gmres else 1}
+        return self.settings.steps + more[self.method]
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Tensor], Solved]:

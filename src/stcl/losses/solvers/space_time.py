@@ -1,5 +1,6 @@
 """A few GMRES steps for problems in time, preconditioned by a space-time operator that is inverted mode by mode."""
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,7 @@ from stcl.losses import settings
 from stcl.tangent.gmres import gmres
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import products
+from stcl.tangent.solver_choice import space_time_refusal
 from stcl.tangent.space_time_fit import fit_space_time
 from stcl.tangent.transforms import basis
 from stcl.tangent.unknowns import embed
@@ -30,18 +32,22 @@ class SpaceTime:
         self, equation: DiscreteEquation, settings: settings.SpaceTime, tangent_class: OperatorClass | None
     ) -> None:
         layout = equation.layout
-        if layout.time_axis is None or len(layout.responses) > 1 or len(layout.grid) < 2:
-            raise ValueError(
-                f"solver space_time needs one response on a grid of time and space, got {layout.responses} on the axes "
-                f"{layout.axes} with time_axis {layout.time_axis}"
-            )
+        refusal = space_time_refusal(layout)
+        if refusal is not None:
+            raise ValueError(refusal)
         self.equation, self.settings = equation, settings
         a, u = equation.states(STATES)
         fit = fit_space_time([TangentOperator(equation, u[i], a[i]) for i in range(len(a))])
-        self.time_axis = layout.axes.index(layout.time_axis)
+        self.time_axis = layout.axes.index(str(layout.time_axis))
         inverses = np.linalg.inv(fit.time + fit.weight * fit.symbol[..., None, None])
         self._inverses = inverses.reshape(-1, *fit.time.shape)  # [modes, frames, frames]
         self._bases = [basis(kind, m)[0] for kind, m in zip(fit.transforms, fit.symbol.shape, strict=True)]
+
+    def with_steps(self, steps: int) -> "SpaceTime":
+        """The same solver with another number of steps, without another fit."""
+        other = copy.copy(self)
+        other.settings = self.settings.model_copy(update={"steps": steps})
+        return other
 
     @property
     def products(self) -> int:

@@ -44,10 +44,12 @@ def parts(
         yield Heading(3, captions.title(path.stem))
         yield read_grid(path)
     yield Heading(2, "Figures")
+    explained = None
     for path in figures:
-        problem = path.stem if path.parent.name == "samples" else None
-        name = "samples" if problem else path.stem
-        if problem in (None, order[0]):  # the pictures of all problems have one caption
+        problem = path.stem if path.parent.name in captions.FIGURES else None  # such a folder has one for each problem
+        name = path.parent.name if problem else path.stem
+        if name != explained:  # the pictures of all problems have one caption
+            explained = name
             yield Heading(3, captions.title(name))
             yield Text(captions.FIGURES[name])
         if problem:

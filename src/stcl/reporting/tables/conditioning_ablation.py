@@ -65,7 +65,7 @@ def measurement(record: dict[str, Any] | None) -> tuple[Number, Number, Number]:
     if record is None:
         return "missing", "missing", None
     form, medians = record["spec"]["form"], {k: v and v["median"] for k, v in record["quantities"].items()}
-    if form["name"] == "krylov_target":
+    if form["name"] in ("krylov_target", "solved_target"):
         return 1.0, 1.0, medians["target_error"]
     names = ("condition_metric", "condition_metric_all") if "metric" in form else ("condition_scored", "condition_raw")
     scored, whole = ("singular" if medians[name] is None else medians[name] for name in names)

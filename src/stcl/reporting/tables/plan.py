@@ -200,11 +200,15 @@ def _switches(metric: Any) -> dict[str, bool]:
 
 
 def _form(form: Any) -> str:
-    """The form, its solver steps and its metric in a few words."""
+    """The form, its solver and steps and its metric in a few words."""
     words = [form.name.replace("_", " ")]
-    if getattr(form, "steps", None) is not None:
-        words.append(f"{form.steps} steps")
-    if getattr(form, "metric", None) is not None:
-        words.append(form.metric.name.replace("_", " "))
-        words += [f"no {switch}" for switch, on in _switches(form.metric).items() if not on]
+    solver: Any = getattr(form, "solver", None)
+    if hasattr(solver, "name"):
+        words.append(solver.name.replace("_", " "))
+    steps, metric = (getattr(form, key, None) or getattr(solver, key, None) for key in ("steps", "metric"))
+    if steps is not None:
+        words.append(f"{steps} steps")
+    if metric is not None:
+        words.append(metric.name.replace("_", " "))
+        words += [f"no {switch}" for switch, on in _switches(metric).items() if not on]
     return ", ".join(words)
