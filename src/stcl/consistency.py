@@ -11,36 +11,24 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from stcl.core.infer_layout import without_ones
-from stcl.core.interfaces import DiscreteEquation, OperatorClass, TargetForm
+from stcl.core.interfaces import DiscreteEquation
 from stcl.equation import Equation, check_batch
 from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
 from stcl.losses.kept_weight import KeptWeight
-from stcl.losses.rule import WORTH_CORRECTING, choose, solved_for, with_kept_solver
 from stcl.losses.scale import Scale
-from stcl.losses.settings import (
-    FormSettings,
-    Krylov,
-    KrylovTarget,
-    LerayOseen,
-    NormalizedResidual,
-    PreconditionedResidual,
-    Residual,
-    SolvedTarget,
-    Weighting,
-    solvers_of,
-)
+from stcl.losses.settings import FormSettings, Weighting
+from stcl.losses.settle import FORMS, in_words, settle
 from stcl.losses.solvers.direct import Direct, fingerprints
 from stcl.losses.spaces import Spaces
-from stcl.losses.unlabelled_tangents import SOLVED, Judged, UnlabelledTangents
+from stcl.losses.unlabelled_choice import VALUES, unlabelled_term
+from stcl.losses.unlabelled_tangents import Judged, UnlabelledTangents
 from stcl.probe import probe
 from stcl.tangents import TangentError, value_and_tangents
 
 InputsOf = Tensor | Callable[[int], Any] | None  # inputs, or a function of their number
 DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or a function that computes it from the prediction
-
-FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target", "solved_target")
 
 
 class TangentConsistency(nn.Module):
@@ -106,7 +94,7 @@ class TangentConsistency(nn.Module):
             raise ValueError(f"directions must be None, 'white', a tensor or a function, got {directions!r}")
         if scale is not None and not isinstance(scale, Scale):
             raise ValueError(f"scale must be a stcl.Scale(a=(mean, deviation), u=(mean, deviation)), got {scale!r}")
-        if value not in ("auto", "none", "corrected"):
+        if value not in VALUES:
             raise ValueError(f"value must be 'auto', 'none' or 'corrected', got {value!r}")
         self.q, self.lam, self.scale, self.value = q, lam, scale, value
         self.weight = KeptWeight(lam, weighting or Weighting())
@@ -132,8 +120,8 @@ class TangentConsistency(nn.Module):
         """The weighted term for inputs a [B, ...] and their labels u.
 
         Its weight compares it with the data loss. That is `data` if you give it, and otherwise the mean square of
-        S_θ(a) − u, which costs nothing more. Without labels and data loss the weight is λ itself. Without labels a
-        Krylov form linearises at the prediction.
+        S_θ(a) − u, which costs nothing more. Without labels and data loss the weight is λ itself. Without labels a form
+        that solves for its target linearises at the prediction.
 
         `unlabelled` are inputs [B', ...] that nobody has solved, or a function B ↦ [B, ...] that draws them. Tangents
         are judged there, too, and L_deriv is the mean over all inputs. With `value`, a squared error of the prediction
@@ -163,9 +151,7 @@ class TangentConsistency(nn.Module):
         if self._first:
             _check_tangents(model, w)
         state = spaces.responses(prediction, "the model's output")
-        solver = getattr(self.tangent_form, "solver", None)
-        if isinstance(solver, Direct):  # it knows samples by what the user gave, and keeps nothing for a prediction
-            solver.keys_of = lambda *_: None if u is None else fingerprints(u, a)
+        self._keep_for(u, a)
         derivative = self.tangent_form(
             inputs,
             state,
@@ -190,11 +176,10 @@ class TangentConsistency(nn.Module):
         """The losses at inputs without labels, and their number."""
         given, _ = _tensors(model, unlabelled(len(a)) if callable(unlabelled) else unlabelled, None)
         inputs = self.spaces.inputs(given)
-        solver = getattr(self.tangent_form, "solver", None)
-        if isinstance(solver, Direct):  # none of these inputs comes again
-            solver.keys_of = lambda *_: None
+        self._keep_for(None, given)  # none of these inputs comes again
         if self._beyond is None:
-            self._beyond = self._without_labels()
+            self._beyond, why = self._unlabelled_term()
+            self.reasons += why
         if self._beyond.largest is not None and label is not None:
             size = self.spaces.layout.score(label).flatten(1).norm(dim=1).max()
             self._beyond.largest = torch.maximum(self._beyond.largest.to(size), size)
@@ -205,34 +190,15 @@ class TangentConsistency(nn.Module):
         tangents = self.spaces.response_tangents(prediction, w)
         return self._beyond.judge(inputs, state, self.spaces.input_tangents(given, v), tangents), len(given)
 
-    def _without_labels(self) -> UnlabelledTangents:
-        """The term at unlabelled inputs. Whether a correction is worth anything is tried on solved responses."""
-        equation, form = self.equation, self.tangent_form
-        if equation is None:
-            raise ValueError("there is no equation yet")
-        a, u = equation.states(8)
-        score = equation.layout.score
-        solves = isinstance(form, TargetForm)
-        # An indefinite operator may be nearly singular. What is larger than every label is taken for a resonance.
-        resonant = solves and self._class == "indefinite"
-        largest = score(u).flatten(1).norm(dim=1).max() if resonant else None
-        term = partial(UnlabelledTangents, equation, form, lambda p, q: mse_loss(score(p), score(q)))
-        if not solves:
-            if self.value == "corrected":
-                raise ValueError(f"value='corrected' needs a form that solves for its target, not {_short(self.form)}")
-            return term(value="none")
-        beyond = term(value="corrected", correct=True, largest=largest)
-        if beyond.kept_from_zero(u, a) < 0.5:
-            raise ValueError(
-                f"the solver of {_short(self.form)} does not solve for most of your own responses to {SOLVED:.0%}, so "
-                f"it cannot tell which unlabelled inputs are near a resonance; give the form with more steps"
-            )
-        change = beyond.change(u, a) if self.value == "auto" else 0.0
-        if self.value == "none" or change > WORTH_CORRECTING:
-            beyond.value = "none"
-        if change > WORTH_CORRECTING:
-            self.reasons.append(f"a Newton step moves your labels by {change:.0%}: values are not drawn to it")
-        return beyond
+    def _keep_for(self, u: Tensor | None, a: Tensor) -> None:
+        """What a solver keeps from now on belongs to these samples, which it knows by what the user gave.
+
+        It keeps nothing for a state that changes: a prediction, which also stands for a label that is not there.
+        """
+        solver = getattr(self.tangent_form, "solver", None)
+        if isinstance(solver, Direct):
+            known = u if getattr(self.tangent_form, "state", None) == "label" else None
+            solver.keys_of = lambda *_: None if known is None else fingerprints(known, a)
 
     def _error_weight(self, state: Tensor, label: Tensor | None, data: Tensor | None) -> Tensor | float:
         """What a mean squared error counts in the data loss: 1 if that is what the data loss is."""
@@ -275,8 +241,9 @@ class TangentConsistency(nn.Module):
 
     def _use(self, equation: DiscreteEquation) -> None:
         """Settle on an equation, and on all that follows from it."""
-        self.form, self.reasons, self._class = settle(self.form, equation)
-        self.tangent_form = forms.load(equation, self.form, self._class)
+        self.form, self.reasons, kind = settle(self.form, equation, partial(probe, conditions=False))
+        self.tangent_form = forms.load(equation, self.form, kind)
+        self._unlabelled_term = partial(unlabelled_term, equation, self.tangent_form, self.form, kind, self.value)
         layout = equation.layout
         given = equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
         self.spaces = Spaces(layout, given, self.scale)
@@ -286,59 +253,12 @@ class TangentConsistency(nn.Module):
 
     def __repr__(self) -> str:
         if self.equation is None:
-            return f"TangentConsistency({_short(self.form)}; q = {self.q}, λ = {self.lam:g}; no equation yet)"
+            return f"TangentConsistency({in_words(self.form)}; q = {self.q}, λ = {self.lam:g}; no equation yet)"
         layout = self.equation.layout
         nodes = ", ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
         scaled = "" if self.scale is None else f"; {self.scale}"
-        return (
-            f"TangentConsistency({_short(self.form)}; q = {self.q}, λ = {self.lam:g}; {', '.join(layout.responses)} on "
-            f"{nodes}{scaled})"
-        )
-
-
-def settle(
-    form: str | FormSettings, equation: DiscreteEquation
-) -> tuple[FormSettings, list[str], OperatorClass | None]:
-    """The settings of a form that is asked for, why they were chosen, and the class of A where it had to be known."""
-    if form == "residual":
-        return Residual(), [], None
-    if form == "normalized_residual":
-        return NormalizedResidual(), [], None
-    if not isinstance(form, str) and (equation.tangent_class is not None or not _needs_class(form)):
-        return form, [], equation.tangent_class
-    found = probe(equation, conditions=False)
-    tangent_class: OperatorClass = equation.tangent_class or found.krylov_class
-    if not isinstance(form, str):
-        return form, [], tangent_class
-    if form == "auto":
-        chosen, reasons = choose(found)
-        kept, why = with_kept_solver(found, chosen)
-        return kept, reasons + why, tangent_class
-    if form == "solved_target":
-        solved = solved_for(found)
-        if solved is None:
-            raise ValueError(
-                f"no stepwise solver fits this operator, which is {found.tangent_class}; use residual, "
-                f"normalized_residual, or stcl.SolvedTarget(solver=stcl.Direct())"
-            )
-        return solved, [], tangent_class
-    if found.metric is None:
-        raise ValueError(
-            f"{form} needs a metric, and none fits: this operator is {found.tangent_class}; use residual or "
-            f"normalized_residual, or give the form with its metric"
-        )
-    if form == "krylov_target":
-        if isinstance(found.metric, LerayOseen):
-            raise ValueError(
-                "krylov_target needs an elliptic operator, this one is saddle; use preconditioned_residual"
-            )
-        return KrylovTarget(metric=found.metric, solver=found.solver), [], tangent_class
-    return PreconditionedResidual(metric=found.metric), [], tangent_class
-
-
-def _needs_class(form: FormSettings) -> bool:
-    """Whether the Krylov method of a form must fit the class of A."""
-    return isinstance(form, KrylovTarget) or any(isinstance(solver, Krylov) for solver in solvers_of(form))
+        where = f"{', '.join(layout.responses)} on {nodes}"
+        return f"TangentConsistency({in_words(self.form)}; q = {self.q}, λ = {self.lam:g}; {where}{scaled})"
 
 
 def _known_inputs(equation: DiscreteEquation) -> Tensor:
@@ -380,18 +300,6 @@ def _say(line: str) -> None:
         logger.info(line)
     else:
         print(line, file=sys.stderr)
-
-
-def _short(form: str | FormSettings) -> str:
-    """A form in a few words."""
-    if isinstance(form, str):
-        return form
-    words = [form.name, getattr(getattr(form, "metric", None), "name", None)]
-    if isinstance(form, KrylovTarget):
-        words[1:] = [form.solver, f"{form.steps} steps"]
-    if isinstance(form, SolvedTarget):
-        words[1:] = [form.solver.name]
-    return ", ".join(word for word in words if word)
 
 
 def _check_tangents(model: Any, w: Tensor) -> None:

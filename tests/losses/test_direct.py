@@ -229,6 +229,25 @@ def test_without_labels_nothing_is_kept():
     assert len(loss.tangent_form.solver._kept) == 6
 
 
+@pytest.mark.parametrize("state", ["prediction", "corrected"])
+def test_a_state_that_changes_has_its_own_inverse_at_every_update(state):
+    """A loss that has seen the samples with another prediction agrees with one by GMRES that has not."""
+    a, u = (x.double() for x in data())
+    equation = stcl.Equation(residual, a, u)
+    form = settings.SolvedTarget(solver=settings.Direct(), state=state)
+    used = stcl.TangentConsistency(equation, form=form)
+    used(nn.Linear(N, N).double(), a, u)
+    krylov = settings.Krylov(steps=15, method="gmres")
+    other = stcl.TangentConsistency(equation, form=form.model_copy(update={"solver": krylov}))
+    model, found = nn.Sequential(nn.Linear(N, N), nn.Tanh(), nn.Linear(N, N)).double(), []
+    for loss in (used, other):
+        torch.manual_seed(0)
+        loss(model, a, u)
+        found.append(loss.last.derivative)
+    torch.testing.assert_close(*found, rtol=1e-6, atol=0)
+    assert len(used.tangent_form.solver._kept) == 0
+
+
 @pytest.mark.parametrize(
     ("form", "tangent_class", "message"),
     [
