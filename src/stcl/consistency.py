@@ -54,9 +54,9 @@ class TangentConsistency(nn.Module):
                 Newton step of the equation, which needs a form that solves for its target; "none"; or "auto", which
                 takes "corrected" where that form is there and such a step leaves solved responses as they are, to 5 %
 
-    It is an nn.Module: as an attribute of another one it keeps its averages in that one's state_dict. They do not move
-    in eval mode and under torch.no_grad. At the first update one line says what was chosen and why. It goes to the
-    logger "stcl", or to stderr where no logging is set up.
+    It is an nn.Module: as an attribute of another one it keeps its averages and the size of the largest label in that
+    one's state_dict. The averages do not move in eval mode and under torch.no_grad. At the first update one line says
+    what was chosen and why. It goes to the logger "stcl", or to stderr where no logging is set up.
 
     >>> import torch, stcl
     >>> def residual(u, a):  # −u'' + u³ = a on 17 nodes, u = 0 at both ends
@@ -73,6 +73,8 @@ class TangentConsistency(nn.Module):
     >>> round((loss / data).item(), 4)  # at the first update the derivative term counts exactly λ
     1.5
     """
+
+    largest: Tensor  # norm of the largest label so far, by which resonances are recognised at unlabelled inputs
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class TangentConsistency(nn.Module):
             raise ValueError(f"value must be 'auto', 'none' or 'corrected', got {value!r}")
         self.q, self.lam, self.scale, self.value = q, lam, scale, value
         self.weight = KeptWeight(lam, weighting or Weighting())
+        self.register_buffer("largest", torch.zeros(()))
         self.form: str | FormSettings = form  # it becomes settings as soon as the equation is known
         self.reasons: list[str] = []  # why "auto" chose these settings
         self.last: Losses | None = None  # the terms of the last update, without gradients
@@ -180,9 +183,11 @@ class TangentConsistency(nn.Module):
         if self._beyond is None:
             self._beyond, why = self._unlabelled_term()
             self.reasons += why
-        if self._beyond.largest is not None and label is not None:
-            size = self.spaces.layout.score(label).flatten(1).norm(dim=1).max()
-            self._beyond.largest = torch.maximum(self._beyond.largest.to(size), size)
+        if self._beyond.largest is not None:
+            if label is not None:
+                size = self.spaces.layout.score(label).flatten(1).norm(dim=1).max()
+                self.largest = torch.maximum(self.largest.to(size), size)
+            self._beyond.largest = torch.maximum(self._beyond.largest.to(inputs), self.largest.to(inputs))
         self.directions.inputs = given
         v = self.directions.draw(len(given))
         prediction, w = value_and_tangents(model, given, v)
@@ -250,6 +255,12 @@ class TangentConsistency(nn.Module):
         known = partial(_known_inputs, equation) if self.scale is None else None  # those of a scaled model are not
         self.directions = BatchDirections(self._given[1], self.q, known)
         self.equation = equation
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """A buffer takes what is loaded in the precision that it was saved with."""
+        saved = state_dict.get(f"{prefix}largest", self.largest)
+        self.largest = self.largest.to(saved.dtype)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __repr__(self) -> str:
         if self.equation is None:

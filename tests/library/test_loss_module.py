@@ -11,6 +11,7 @@ from test_consistency import Linear, linear_equation
 from torch import nn
 
 import stcl
+from stcl.losses.kept_weight import KeptWeight
 
 
 class Trainer(nn.Module):
@@ -44,6 +45,14 @@ def test_a_checkpoint_of_the_module_above_keeps_gamma(updated, tmp_path):
         trainer.term(a, u, factor=9.0)
         expected = 0.3 * (0.99 * data + 0.01 * trainer.tangents.last.data) / derivative
         torch.testing.assert_close(trainer.tangents.last.gamma, expected)
+
+
+def test_averages_are_loaded_in_the_precision_that_they_were_saved_with():
+    first, second = (KeptWeight(1.0, stcl.Weighting()) for _ in range(2))
+    losses = torch.tensor([[1 / 3, 1 / 7], [1 / 9, 1 / 11]], dtype=torch.float64)
+    first(*losses[0])
+    second.load_state_dict(first.state_dict())
+    assert second(*losses[1]) == first(*losses[1])
 
 
 @pytest.mark.usefixtures("float64")

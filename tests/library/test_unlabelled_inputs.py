@@ -116,6 +116,26 @@ def test_near_resonant_inputs_do_not_count(float64):
     assert values[0] > 0
 
 
+def test_a_checkpoint_knows_the_largest_label(float64):
+    """An input counts although its response is larger than those of a batch: one before the checkpoint had larger."""
+    a = torch.linspace(-0.5, 1.0, 8)[:, None] + 0.1 * torch.randn(8, NODES)
+    u, model = solved(waves, a), network()
+    order = u.norm(dim=1).argsort()
+    small, large = order[:6], order[6:]
+    between = a[large[:1]]
+    equation = stcl.Equation(waves, a[small], u[small])
+    before, after, fresh = (
+        stcl.TangentConsistency(equation, directions=torch.ones(1, NODES), q=1, value="corrected") for _ in range(3)
+    )
+    before(model, a[large], u[large], unlabelled=between)
+    after.load_state_dict(before.state_dict())
+    for one in (before, after, fresh):
+        one(model, a[small], u[small], unlabelled=between)
+    assert after.last.value == before.last.value > 0
+    assert after.last.gamma == before.last.gamma
+    assert fresh.last.value == 0
+
+
 def test_a_scaled_model_is_corrected_in_the_equations_numbers(batch):
     model, a, u, more = batch
 

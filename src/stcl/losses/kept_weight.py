@@ -50,7 +50,8 @@ class KeptWeight(nn.Module):
         weight.load_state_dict({"averages": self.averages, "started": self._moving.started})
         return weight
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Whether there are averages is asked at every update, so the host knows it, too."""
-        super()._load_from_state_dict(*args, **kwargs)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Averages keep the precision that they were saved with. The host knows, too, whether there are any."""
+        self.averages = self.averages.to(state_dict.get(f"{prefix}averages", self.averages).dtype)
+        super()._load_from_state_dict(state_dict, prefix, *args)
         self._moving.started = bool(self.started)
