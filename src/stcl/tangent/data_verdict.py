@@ -44,17 +44,17 @@ def verdict(found: Agreement) -> Verdict:
     return "doubtful" if doubtful else "holds"
 
 
-def check_data(residual: Residual, layout: Layout, a: Tensor, u: Tensor, advice: str) -> None:
+def check_data(residual: Residual, layout: Layout, a: Tensor, u: Tensor, advice: str) -> bool:
     """Refuse F(u, a) by an EquationError, or doubt it by an EquationWarning, unless it holds at the data.
 
-    `advice` says how to go on anyway.
+    `advice` says how to go on anyway. What is returned is whether it holds.
     """
     with torch.no_grad():
         a, u = a[:SAMPLES], u[:SAMPLES]
         found = agreement(residual, layout, a, u)
         judged = verdict(found)
         if judged == "holds":
-            return
+            return True
         if judged == "without slope":
             raise EquationError(
                 "residual(u, a) has no slope in u at the data: F(u + δ, a) and F(u − δ, a) are the same. Is it "
@@ -65,6 +65,7 @@ def check_data(residual: Residual, layout: Layout, a: Tensor, u: Tensor, advice:
     if judged == "contradicted" or meant is not None:
         raise EquationError(f"the data contradict residual(u, a) = 0: {said}")
     warnings.warn(f"residual(u, a) = 0 hardly holds at the data: {said}", EquationWarning, stacklevel=3)
+    return False
 
 
 def parts(found: Agreement) -> list[str]:
