@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -148,20 +149,15 @@ class TangentConsistency(nn.Module):
         a, u = _tensors(model, a, u)
         spaces = self._spaces(a, u)
         inputs, label = spaces.inputs(a), None if u is None else spaces.responses(u, "labels u")
-        self.directions.inputs = a
-        v = self.directions.draw(len(a))
-        prediction, w = value_and_tangents(model, a, v)
+        v = self._drawn(a)
+        prediction, w = _as_precise(a, *value_and_tangents(model, a, v))
         if self._first:
             _check_tangents(model, w)
         state = spaces.responses(prediction, "the model's output")
         self._keep_for(u, a)
-        derivative = self.tangent_form(
-            inputs,
-            state,
-            spaces.input_tangents(a, v),
-            spaces.response_tangents(prediction, w),
-            label=state if label is None else label,
-        )
+        v, w = spaces.input_tangents(a, v), spaces.response_tangents(prediction, w)
+        with _no_autocast(a):
+            derivative = self.tangent_form(inputs, state, v, w, label=state if label is None else label)
         compared, value = _compared(prediction, u, data), None
         if unlabelled is not None:
             there, count = self._judged(model, a, unlabelled, label)
@@ -181,19 +177,26 @@ class TangentConsistency(nn.Module):
         inputs = self.spaces.inputs(given)
         self._keep_for(None, given)  # none of these inputs comes again
         if self._beyond is None:
-            self._beyond, why = self._unlabelled_term()
+            with _no_autocast(given):
+                self._beyond, why = self._unlabelled_term()
             self.reasons += why
         if self._beyond.largest is not None:
             if label is not None:
                 size = self.spaces.layout.score(label).flatten(1).norm(dim=1).max()
                 self.largest = torch.maximum(self.largest.to(size), size)
             self._beyond.largest = torch.maximum(self._beyond.largest.to(inputs), self.largest.to(inputs))
-        self.directions.inputs = given
-        v = self.directions.draw(len(given))
-        prediction, w = value_and_tangents(model, given, v)
+        v = self._drawn(given)
+        prediction, w = _as_precise(given, *value_and_tangents(model, given, v))
         state = self.spaces.responses(prediction, "the model's output")
-        tangents = self.spaces.response_tangents(prediction, w)
-        return self._beyond.judge(inputs, state, self.spaces.input_tangents(given, v), tangents), len(given)
+        v, w = self.spaces.input_tangents(given, v), self.spaces.response_tangents(prediction, w)
+        with _no_autocast(given):
+            return self._beyond.judge(inputs, state, v, w), len(given)
+
+    def _drawn(self, a: Tensor) -> Tensor:
+        """Directions [B, q, ...] for the model's inputs a [B, ...]."""
+        self.directions.inputs = a
+        with _no_autocast(a):
+            return self.directions.draw(len(a))
 
     def _keep_for(self, u: Tensor | None, a: Tensor) -> None:
         """What a solver keeps from now on belongs to these samples, which it knows by what the user gave.
@@ -291,6 +294,17 @@ def _tensors(model: Any, a: Any, u: Any) -> tuple[Tensor, Tensor | None]:
     if u is not None and len(u) != len(a):
         raise ValueError(f"expected as many labels as inputs, got a {tuple(a.shape)} and u {tuple(u.shape)}")
     return a, u
+
+
+def _as_precise(a: Tensor, *outputs: Tensor) -> list[Tensor]:
+    """A model's outputs at least in the precision of its inputs, which those under autocast do not have."""
+    return [x.to(torch.promote_types(x.dtype, a.dtype)) for x in outputs]
+
+
+def _no_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """For directions and the equation: differences of neighbouring values lose all their digits in half precision."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
 
 def _compared(prediction: Tensor, u: Tensor | None, data: DataLossOf | None) -> Tensor | None:

@@ -345,3 +345,25 @@ def test_an_update_after_the_first_reads_nothing_back():
         for _ in range(2):
             loss(model, a, u).backward()
     assert loss.weight.averages.device.type == model.matrix.grad.device.type == "meta"
+
+
+@pytest.mark.parametrize("form", ["auto", "residual"])
+def test_under_autocast_only_the_model_is_in_half_precision(form):
+    """The terms are those of a model that rounds its value and tangents to half precision itself."""
+
+    class Rounded(nn.Module):
+        def value_and_tangents(self, a, v):
+            with torch.autocast("cpu", torch.bfloat16):
+                return [x.float() for x in stcl.value_and_tangents(model, a, v)]
+
+    equation, a, u, _ = linear_equation()
+    a, u, model = a.float(), u.float(), nn.Linear(17, 17)
+    found = []
+    for used, enabled in ((model, True), (Rounded(), False)):
+        tangents = stcl.TangentConsistency(equation, form=form)
+        torch.manual_seed(0)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            tangents(used, a, u, unlabelled=a[:5])
+        found.append(tangents.last)
+    assert found[0] == found[1]
+    assert all(term.dtype == torch.float32 for term in found[0])
