@@ -195,6 +195,14 @@ def test_every_finding_is_reported_at_once(config):
     assert "preset" in str(error.value)
 
 
+def test_a_recorded_update_cannot_look_up_what_is_kept(config):
+    config["problems"]["diffusion"]["methods"]["stcl"]["form"] = {"name": "solved_target", "solver": {"name": "direct"}}
+    parse(config)
+    config["problems"]["diffusion"]["training"]["cuda_graphs"] = True
+    with pytest.raises(ConfigError, match=r"problems.diffusion.methods.stcl.form: solver direct asks at every update"):
+        parse(config)
+
+
 def test_an_unknown_problem_is_refused(config):
     config["problems"]["heat"] = config["problems"]["diffusion"]
     with pytest.raises(ConfigError, match=r"unknown problem .heat.; known problems: .*diffusion"):

@@ -5,7 +5,7 @@ from typing import Any
 
 from stcl import problems
 from stcl.losses import rule
-from stcl.losses.settings import JacobianPenalty
+from stcl.losses.settings import Direct, FormSettings, JacobianPenalty, solvers_of
 from stcl.study.inversions import InverseStudy
 from stcl.study.protocol import Training
 from stcl.study.schema import (
@@ -83,6 +83,7 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
     if stcl is not None:
         yield from (f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.settled_form, problem))
         yield from (f"{where}.methods.stcl.{reason}" for reason in rule.input_refusals(stcl, problem))
+        yield from _check_recording(f"{where}.methods.stcl.form", stcl.settled_form, settings.training)
     if not list(settings.methods.enabled()):
         yield f"{where}.methods: name at least one of {', '.join(Methods.model_fields)}"
 
@@ -102,6 +103,14 @@ def _check_training(where: str, training: Training, sizes: list[int], directions
         yield f"{where}.finish_after: it is more than the epochs of a training, {training.epochs}"
     if training.monitor == "jacobian" and training.jacobian_every != 1:
         yield f"{where}.monitor: the Jacobian error must be measured at every epoch; set jacobian_every: 1"
+
+
+def _check_recording(where: str, form: FormSettings, training: Training) -> Iterator[str]:
+    if training.cuda_graphs and any(isinstance(solver, Direct) for solver in solvers_of(form)):
+        yield (
+            f"{where}: solver direct asks at every update which samples it has kept, and a recorded update cannot; use "
+            f"another solver, or training.cuda_graphs: false"
+        )
 
 
 def _check_modes(where: str, modes: int, grid: tuple[int, ...]) -> Iterator[str]:
@@ -208,6 +217,7 @@ def _check_forms(where: str, study: Forms | ConditioningAblation, name: str, con
         return  # _check_problem says why
     for label, form in study.forms.items():
         yield from (f"{where}.forms.{label}: {reason}" for reason in rule.refusals(form, problem))
+        yield from _check_recording(f"{where}.forms.{label}", form, settings.training)
         if settings.methods.stcl is not None and settings.methods.stcl.inputs != "labelled":
             stcl = settings.methods.stcl.model_copy(update={"form": form})
             yield from (f"{where}.forms.{label}: {reason}" for reason in rule.input_refusals(stcl, problem))
