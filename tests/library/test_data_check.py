@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 import stcl
 from stcl import problems
+from stcl.core.infer_layout import infer_layout
 from stcl.tangent.data_check import agreement
 from stcl.tangent.data_verdict import check_data, verdict
 
@@ -62,6 +63,21 @@ def test_rounding_and_noise_hardly_count():
     found = agreement(equation.residual, equation.layout, *equation.states(8))
     assert found.distance < 0.03
     assert verdict(found) == "holds"
+
+
+@pytest.mark.parametrize("zeros", [2, 8])
+def test_responses_that_are_zero_have_a_slope(zeros):
+    """−u'' + u³ = a with no source in the first samples, or in all."""
+
+    def residual(u, a):
+        return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 256 + u[:, 1:-1] ** 3 - a[:, 1:-1]
+
+    u = pad(torch.randn(8, 15, generator=torch.Generator().manual_seed(0)), (1, 1)).double()
+    u[:zeros] = 0
+    a = pad(residual(u, torch.zeros_like(u)), (1, 1))
+    layout = infer_layout((17,), (17,), None, None, None, None)
+    assert agreement(residual, layout, a, u).bend < 1e-3
+    assert agreement(lambda u, a: residual(u, a) ** 2, layout, a, u).bend > 1
 
 
 # -- right ones ----------------------------------------------------------------------------------------------------

@@ -155,8 +155,13 @@ def distance_of(residual: Residual, layout: Layout, a: Tensor, u: Tensor) -> flo
 
 
 def _bend(smooth: Smooth, u: Tensor, a: Tensor) -> float:
-    """‖F(u + δ) + F(u − δ) − 2 F(u)‖/‖F(u + δ) − F(u − δ)‖ for a small part δ of the difference of two responses."""
-    move = STEP * (u[1:2] - u[:1] if len(u) > 1 and not torch.equal(u[0], u[1]) else u[:1])
+    """‖F(u + δ) + F(u − δ) − 2 F(u)‖/‖F(u + δ) − F(u − δ)‖ for a small part δ of the difference of two responses.
+
+    Where all are the same, δ is a part of them, and where they are zero it is constant.
+    """
+    others = [other for other in u if not torch.equal(other, u[0])]
+    apart = others[0] - u[0] if others else u[0]
+    move = STEP * (apart if apart.any() else torch.ones_like(apart))[None]
     here, ahead, behind = (smooth.equations(x, a[:1]) for x in (u[:1], u[:1] + move, u[:1] - move))
     slope = float((ahead - behind).norm())
     return float((ahead + behind - 2 * here).norm()) / slope if slope > 0 else math.inf
