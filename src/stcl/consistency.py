@@ -56,8 +56,8 @@ class TangentConsistency(nn.Module):
                 takes "corrected" where that form is there and such a step leaves solved responses as they are, to 5 %
 
     It is an nn.Module: as an attribute of another one it keeps its averages and the size of the largest label in that
-    one's state_dict. The averages do not move in eval mode and under torch.no_grad. At the first update one line says
-    what was chosen and why. It goes to the logger "stcl", or to stderr where no logging is set up.
+    one's state_dict. Neither changes in eval mode and under torch.no_grad. At the first update one line says what was
+    chosen and why. It goes to the logger "stcl", or to stderr where no logging is set up.
 
     >>> import torch, stcl
     >>> def residual(u, a):  # −u'' + u³ = a on 17 nodes, u = 0 at both ends
@@ -181,7 +181,7 @@ class TangentConsistency(nn.Module):
                 self._beyond, why = self._unlabelled_term()
             self.reasons += why
         if self._beyond.largest is not None:
-            if label is not None:
+            if label is not None and self.training and torch.is_grad_enabled():
                 size = self.spaces.layout.score(label).flatten(1).norm(dim=1).max()
                 self.largest = torch.maximum(self.largest.to(size), size)
             self._beyond.largest = torch.maximum(self._beyond.largest.to(inputs), self.largest.to(inputs))
