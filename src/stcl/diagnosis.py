@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from stcl.consistency import TangentConsistency
-from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm
+from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm, TargetForm
 from stcl.core.settings import Settings
 from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
-from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, KrylovTarget, SolvedTarget, metric_of
+from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, SolvedTarget, metric_of
 from stcl.probe import operators_of, probe
 from stcl.tangent.data_check import SAMPLES, Agreement, agreement
 from stcl.tangent.data_verdict import parts, verdict
@@ -151,7 +151,7 @@ def diagnose(equation: DiscreteEquation, model: nn.Module | None = None) -> Diag
         reasons=reasons + kept,
         spectrum=_spectrum(equation),
         milliseconds=_milliseconds(equation, form, kind),
-        extra_products=_extra_products(form, len(layout.grid)),
+        extra_products=_extra_products(form, forms.load(equation, form, kind), len(layout.grid)),
         agreement=_agreement(equation),
         price=_price(equation, model, [form] if form == chosen else [form, chosen]),
     )
@@ -284,16 +284,17 @@ def _mlp(inputs: tuple[int, ...], responses: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(*layers, nn.Unflatten(1, responses))
 
 
-def _extra_products(form: FormSettings, axes: int) -> str:
+def _extra_products(form: FormSettings, loaded: TangentForm, axes: int) -> str:
     """What a form needs beyond the tangent residual."""
     extra = ""
-    if isinstance(form, KrylovTarget):
-        extra += f", and {form.steps + 1} with A for each direction"
-    if isinstance(form, SolvedTarget):
+    if isinstance(loaded, TargetForm):
         extra += {
             "direct": ", and one with the inverse of A, which is kept",
             "march": ", and one sweep through the frames for each direction",
-        }.get(form.solver.name, f", and {getattr(form.solver, 'steps', 0)} with A for each direction")
+        }.get(
+            getattr(getattr(form, "solver", None), "name", ""),
+            f", and {loaded.solver.products} with A for each direction",
+        )
     metric = metric_of(form)
     if isinstance(metric, FittedLaplacian) and metric.scaled:
         extra += f", and {2 * axes + 1} for its diagonal"
