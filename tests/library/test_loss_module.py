@@ -17,10 +17,10 @@ from stcl.losses.kept_weight import KeptWeight
 class Trainer(nn.Module):
     """What a framework saves: model and loss as parts of one module."""
 
-    def __init__(self, matrix, equation) -> None:
+    def __init__(self, matrix, equation, form="residual") -> None:
         super().__init__()
         self.model = Linear(matrix)
-        self.tangents = stcl.TangentConsistency(equation, form="residual", directions=torch.eye(17)[5:6], lam=0.3)
+        self.tangents = stcl.TangentConsistency(equation, form=form, directions=torch.eye(17)[5:6], lam=0.3)
 
     def term(self, a, u, factor=1.0):
         return self.tangents(self.model, a, u, data=factor * (self.model(a) - u).square().mean())
@@ -78,9 +78,11 @@ def test_averages_stand_still_outside_of_training():
     torch.testing.assert_close(trainer.tangents.weight.averages[0], averages[0] * (0.99 + 0.01 * 100))
 
 
-def test_the_module_may_change_its_type_between_updates():
+@pytest.mark.parametrize("form", ["residual", "krylov_target"])
+def test_the_module_may_change_its_type_between_updates(form):
+    """A form that solves remembers the residuals of its targets, which change their type, too."""
     equation, a, u, solve = linear_equation()
-    trainer = Trainer(1.2 * solve, equation)
+    trainer = Trainer(1.2 * solve, equation, form)
     trainer.term(a, u)
     gamma = trainer.tangents.last.gamma
     trainer.double()

@@ -215,9 +215,10 @@ def record(
     solver = SolverModel(problem)
     measured, summary = {"solver": of_solver(reference)}, {}
     for run in runs:
-        trained = TrainSpec.model_validate(json.loads(run.read_text())["spec"])
+        record = json.loads(run.read_text())
+        trained = TrainSpec.model_validate(record["spec"])
         surrogate = build_surrogate(problem.layout, trained.network)
-        surrogate.load_state_dict(checkpoint.load(run.with_name("weights.pt")))
+        surrogate.load_state_dict(checkpoint.load_weights(run.with_name("weights.pt"), record))
         model = SurrogateModel(problem, surrogate.to(device))
         name = "/".join(run.parts[-6:-1])
         measured[name] = measure(reference, model, solver)

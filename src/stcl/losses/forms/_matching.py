@@ -81,7 +81,7 @@ class _Watch:
         """Count an update by the relative residuals of its pairs and the number of pairs that were solved."""
         if residual.numel() > self.residuals.shape[1] or residual.device != self.residuals.device:
             self._take_memory(residual)
-        values, missing = residual.flatten(), self.residuals.shape[1] - residual.numel()
+        values, missing = residual.flatten().to(self.residuals.dtype), self.residuals.shape[1] - residual.numel()
         if missing > 0:  # the last batch of an epoch
             values = pad(values, (0, missing), value=math.nan)
         row = (self.updates % WATCHED).view(1)
@@ -92,7 +92,7 @@ class _Watch:
     def _take_memory(self, residual: Tensor) -> None:
         """Make room for updates with as many pairs as this one. It is the first, or a larger batch than all before."""
         with torch.inference_mode(False):
-            old, pairs = self.residuals, residual.numel()
+            old, pairs = self.residuals, max(residual.numel(), self.residuals.shape[1])
             self.residuals = torch.full((WATCHED, pairs), math.nan, dtype=residual.dtype, device=residual.device)
             self.residuals[: len(old), : old.shape[1]] = old
             self.solved = pad(self.solved, (0, WATCHED - len(self.solved))).to(residual.device)
