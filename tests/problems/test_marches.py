@@ -5,6 +5,9 @@ import pytest
 import torch
 
 from stcl import problems
+from stcl.losses import settings
+from stcl.losses.newton import Newton
+from stcl.losses.solvers.march import March
 from stcl.problems._cyclic_reduction import CyclicReduction
 
 OPTIONS = {
@@ -65,6 +68,32 @@ def test_cyclic_reduction_solves_tridiagonal_systems(m):
         matrix = torch.diag_embed(centre[n])
         matrix += torch.diag_embed(lower[n, :, 1:], -1) + torch.diag_embed(upper[n, :, :-1], 1)
         torch.testing.assert_close(factor.solve(n, r), torch.linalg.solve(matrix, r.mT).mT)
+
+
+def test_the_steps_of_burgers_are_those_of_the_solver():
+    """With the solver's nodes, and a frame for each of its steps, its responses solve the march's equation."""
+    problem = problems.load("burgers", nx=22, nt=41, solver_nx=20, solver_nt=40)
+    a = problem.inputs(3, "val")
+    u = torch.as_tensor(problem.solve(a))
+    defect = problem.march.residual(u, torch.as_tensor(problem.network_input(a)))
+    assert defect.abs().max() < 1e-6  # of the size of u/τ, 40 u, and Newton's method stops at 1e-8 u
+
+
+def test_a_newton_step_of_burgers_finds_the_solvers_responses():
+    """A quarter of the solver's nodes and frames: layers at the walls are thinner than a cell of the network's grid."""
+    problem = problems.load("burgers", nx=32, nt=50)
+    a = problem.inputs(8, "val")
+    u = torch.as_tensor(problem.solve(a))
+    a = torch.as_tensor(problem.network_input(a))
+    correct = Newton(problem, March(problem, settings.March(), "parabolic"))
+
+    def error(x: torch.Tensor) -> float:
+        return ((x - u).flatten(1).norm(dim=1) / u.flatten(1).norm(dim=1)).mean().item()
+
+    nearby = torch.lerp(u, u.roll(1, 0), 0.1)
+    assert error(correct(u, a).x) < 0.02  # what the network's frames and nodes miss
+    assert error(nearby) > 0.1
+    assert error(correct(nearby, a).x) < 0.02
 
 
 def test_the_steps_of_allen_cahn_pass_through_the_solution():

@@ -35,8 +35,8 @@ class Differentiable(Protocol):
 class March(Differentiable, Protocol):
     """A problem in time as steps from one frame to the next, so that A x = g is solved by one sweep through the frames.
 
-    F has the shape of the problem's residual, but steps of its own choice. It may see what happens between two frames,
-    or between two nodes, where the residual's own differences are too coarse to be worth solving.
+    F has nodes and steps of its own choice. It may see what happens between two frames, or between two nodes, where the
+    residual's own differences are too coarse to be worth solving.
     """
 
     def propagate(self, u: "Tensor", a: "Tensor") -> "Callable[[Tensor], Tensor]":

@@ -377,7 +377,7 @@ class Burgers(Problem):
 
         nodes, frames = self.layout.coordinates
         finer = np.linspace(0.0, 1.0, max(self.solver_nx + 2, self.nx))
-        return BurgersMarch(nodes, frames, finer, self.viscosity)
+        return BurgersMarch(nodes, frames, finer, self.tau, self.viscosity)
 
     @cached_property
     def _tangent_tables(self) -> tuple[np.ndarray, ...]:
