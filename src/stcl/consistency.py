@@ -161,7 +161,8 @@ class TangentConsistency(nn.Module):
         compared, value = _compared(prediction, u, data), None
         if unlabelled is not None:
             there, count = self._judged(model, a, unlabelled, label)
-            derivative = torch.lerp(derivative, there.derivative, count / (len(a) + count))
+            kept = there.kept * count
+            derivative = torch.lerp(derivative, there.derivative, kept / (len(a) + kept))
             value = there.value * self._error_weight(state, label, compared)
         self._first = False
         if not self.announced:

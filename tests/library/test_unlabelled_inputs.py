@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import mse_loss, pad
 
 import stcl
+from stcl.losses.newton import Newton
 
 NODES = 17
 
@@ -107,13 +108,28 @@ def test_near_resonant_inputs_do_not_count(float64):
     near = torch.full((1, NODES), torch.pi - 4 + 0.01) + 0.001 * torch.randn(1, NODES)
     assert solved(waves, near).norm() > 5 * u.norm(dim=1).max()
     good = torch.linspace(-0.4, 0.9, 3)[:, None] + 0.1 * torch.randn(3, NODES)
-    values = []
+    values, derivatives = [], []
     for more in (good, torch.cat([good, near])):
         tangents = stcl.TangentConsistency(waves, directions=torch.ones(1, NODES), q=1)
         tangents(model, a, u, unlabelled=more)
         values.append(tangents.last.value)
+        derivatives.append(tangents.last.derivative)
     torch.testing.assert_close(*values)
+    torch.testing.assert_close(*derivatives)  # the mean over eight labelled inputs and three others
     assert values[0] > 0
+
+
+def test_a_prediction_is_corrected_once(batch, monkeypatch):
+    """A form that corrects by itself takes what was corrected for the value."""
+    model, a, u, more = batch
+    form = stcl.SolvedTarget(solver=stcl.Krylov(), state="corrected")
+    tangents = stcl.TangentConsistency(residual, form=form, directions=torch.randn(1, NODES), q=1)
+    tangents(model, a, u, unlabelled=more)
+    steps = []
+    correct = Newton.__call__
+    monkeypatch.setattr(Newton, "__call__", lambda self, u, a: steps.append(len(a)) or correct(self, u, a))
+    tangents(model, a, u, unlabelled=more)
+    assert steps == [len(a), len(more)]
 
 
 def test_a_checkpoint_knows_the_largest_label(float64):

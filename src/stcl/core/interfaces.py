@@ -161,7 +161,8 @@ class TangentForm(Protocol):
 class TargetForm(Protocol):
     """A form that solves for its target.
 
-    With state `label` it linearises at `label`, whatever stands there. Only samples that are `kept` [B] count.
+    With state `label` it linearises at `label`, whatever stands there. Only samples that are `kept` [B] count. Who
+    knows them has corrected the prediction, so a form with state `corrected` then takes `label` for the result.
     """
 
     solver: TangentSolver

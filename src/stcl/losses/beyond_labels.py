@@ -15,7 +15,7 @@ class BeyondLabels:
     """The objective L_data + γ L_deriv + β L_value.
 
     L_data      on the labelled batch alone
-    L_deriv     on as many inputs without labels, or on both batches: the mean over all of them
+    L_deriv     on as many inputs without labels, or on both batches: the mean over all of them that count
     L_value     on the inputs without labels. β is 1 for squared errors, which count as those of L_data do. A residual
                 has another scale. It has a weight of the same kind as γ, with the same λ.
     """
@@ -48,7 +48,7 @@ class BeyondLabels:
             prediction = surrogate(a)
         else:
             prediction, there = self.labelled(surrogate, a, u, tuple(others))
-            derivative = torch.lerp(derivative, there, len(a) / (len(a) + len(unlabelled)))
+            derivative = torch.lerp(derivative, there, len(a) / (len(a) + kept * len(unlabelled)))
         data = self.data_loss(prediction, u)
         gamma = self.weight(data, derivative)
         self._measure(torch.stack([value.detach(), kept, torch.ones_like(kept)]))

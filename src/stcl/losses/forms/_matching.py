@@ -42,8 +42,14 @@ class MatchedTarget:
         self._known = None if known.all() else known.double().cpu().numpy()  # 1 where tangents are compared
 
     def __call__(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor, label: Tensor, kept: Tensor | None = None) -> Tensor:
-        """The loss of those samples that are `kept` [B], or of all."""
-        target = self.target(a, label if self.state == "label" else u.detach(), v, w.detach())
+        """The loss of those samples that are `kept` [B], or of all.
+
+        Who says what is kept has corrected the prediction, and gives the result as `label`.
+        """
+        if self.state == "label" or (self.state == "corrected" and kept is not None):
+            target = self._solved(a, label, v, w.detach())
+        else:
+            target = self.target(a, u.detach(), v, w.detach())
         counted = target.solved if kept is None else target.solved & kept.unsqueeze(1)
         solved = counted.sum()
         self._watch.add(target.residual, target.solved.sum())
@@ -59,9 +65,12 @@ class MatchedTarget:
     @torch.no_grad()
     def target(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor | None = None) -> Solved:
         """ŵ [B, q, *response_shape] and the relative residual that it leaves [B, q]; a warm start needs tangents w."""
+        return self._solved(a, u if self._correct is None else self._correct(u, a).x, v, w)
+
+    @torch.no_grad()
+    def _solved(self, a: Tensor, u: Tensor, v: Tensor, w: Tensor | None) -> Solved:
+        """ŵ at the state u itself."""
         equation = self.solver.equation
-        if self._correct is not None:
-            u = self._correct(u, a).x
         if not self.warm_start or w is None:
             return self.solver.at(u, a)(on_blocks(torch.neg, input_derivative(equation, u, a, v)))
         start = w * like(w, self._own)
