@@ -26,10 +26,11 @@ from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import Estimate, beside, percent
 from stcl.reporting.tables.plan import TablePlan, spec_of_variants, table_plans
 from stcl.reporting.tables.render import Table
+from stcl.study.blocks import Block
 from stcl.study.cells import Cell
 from stcl.study.config import parse
 from stcl.study.names import METHOD_NAMES, problem_name
-from stcl.study.plan import Block, Plan
+from stcl.study.plan import Plan
 
 PAGE = Path("docs/agreement.md")
 CURVES = Path("docs/agreement.png")

@@ -13,9 +13,10 @@ from stcl import problems
 from stcl.core.layout import Layout
 from stcl.operators.settings import Network
 from stcl.problems.base import Split
+from stcl.study.blocks import Block
 from stcl.study.cells import SELECTED, Cell
 from stcl.study.names import METHOD_NAMES
-from stcl.study.plan import Block, Plan
+from stcl.study.plan import Plan
 
 FLOAT = 4  # bytes of a stored number
 SPLITS: tuple[Split, ...] = ("train", "val", "test")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stcl.reporting.variants import differences, variants
+from stcl.study.blocks import Block
 from stcl.study.cells import Cell
-from stcl.study.plan import Block, Plan
+from stcl.study.plan import Plan
 
 
 @dataclass(frozen=True)
