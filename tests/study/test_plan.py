@@ -350,7 +350,6 @@ def test_beyond_the_labels_takes_main_cells_with_the_same_settings(config):
     [
         ({"more": [16]}, "more: the same value twice"),
         ({"more": [8]}, "8 is not more than n_train = 16"),
-        ({"lambda": None}, r"known for N in \[16\], not for all of \[16, 32, 48\]"),
         ({"training": {"epochs": 3, "finish_after": 9}}, "beyond.diffusion.training.finish_after: it is more than"),
         ({"q": 99}, "99 directions per update are more than the bank's 8"),
         ({"options": {"n": 5}}, "modes need a grid"),
@@ -365,3 +364,22 @@ def test_beyond_the_labels_takes_main_cells_with_the_same_settings(config):
 def test_what_cannot_be_compared_beyond_the_labels_is_refused(config, changes, message):
     with pytest.raises(ConfigError, match=message):
         with_beyond(config, **changes)
+
+
+@pytest.mark.parametrize("given", [{"lambda": {16: 0.5}}, {"lambda": 0.5, "lambda_grid": [0.5, 1.0]}, {"lambda": 0.5}])
+def test_each_method_beyond_the_labels_has_its_own_lambda_if_the_study_has_none(config, given):
+    """A number is λ for every N, but a table has λ for its own, and validation chooses it for those of the problem."""
+    config["problems"]["diffusion"]["methods"]["offline_di"] |= given
+    config["selection"] = "validation" if "lambda_grid" in given else "fixed"
+    if given != {"lambda": 0.5}:
+        with pytest.raises(
+            ConfigError, match=r"that of offline_di is known for N in \[16\], not for all of \[16, 32, 48\]"
+        ):
+            with_beyond(config, **{"lambda": None})
+        return
+    plan = with_beyond(config, **{"lambda": None})
+    assert {(c.method, c.lam) for c in plan.beyond_cells("diffusion")} == {
+        ("fno", None),
+        ("offline_di", 0.5),
+        ("stcl", 1),
+    }

@@ -77,7 +77,7 @@ class LerayOseen(Settings):
         "leray_oseen", description="the name by which the configuration asks for this metric"
     )
     viscosity: PositiveFloat | None = Field(
-        None, description="viscosity µ of the Oseen symbol; if left out, it is the problem's mu"
+        None, description="viscosity µ of the Oseen symbol; if left out, it is the problem's `viscosity`"
     )
     speed: NotNegativeFloat = Field(3.0, description="characteristic speed b₀ of the Oseen symbol")
     shift: PositiveFloat = Field(0.005, description="share τ of the largest symbol that is added to every symbol")
@@ -171,7 +171,7 @@ class Stokes(Settings):
     name: Literal["stokes"] = Field("stokes", description="the name by which the configuration asks for this solver")
     steps: Positive = Field(11, description="number of steps")
     viscosity: PositiveFloat | None = Field(
-        None, description="viscosity µ of the preconditioner; if left out, it is the problem's mu"
+        None, description="viscosity µ of the preconditioner; if left out, it is the problem's `viscosity`"
     )
 
 

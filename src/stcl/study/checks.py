@@ -247,8 +247,11 @@ def _check_beyond(where: str, study: Beyond, name: str, config: Config) -> Itera
     yield from _check_unique(f"{where}.more", study.sizes)
     if min(study.more) <= study.n_train:
         yield f"{where}.more: {min(study.more)} is not more than n_train = {study.n_train}"
-    if study.lam is None and not set(study.sizes) <= set(settings.train_sizes):
-        yield f"{where}.lambda: it is known for N in {settings.train_sizes}, not for all of {study.sizes}; give it"
+    if study.lam is None:
+        for method, chosen in settings.methods.enabled():
+            if isinstance(chosen, Tuned):
+                sizes = [study.n_train] if method == "stcl" else study.sizes
+                yield from _check_known_lambda(where, method, chosen, sizes, settings, config)
     if study.training is not None:
         yield from _check_training(f"{where}.training", study.training, study.sizes, settings.bank.val)
     if study.q is not None and study.q > settings.bank.train:
@@ -265,6 +268,20 @@ def _check_beyond(where: str, study: Beyond, name: str, config: Config) -> Itera
         loss = study.loss(label, settings.stcl)
         yield from (f"{where}.losses.{label}.form: {reason}" for reason in rule.refusals(loss.settled_form, problem))
         yield from (f"{where}.losses.{label}.{reason}" for reason in rule.input_refusals(loss, problem))
+
+
+def _check_known_lambda(
+    where: str, method: str, chosen: Tuned, sizes: list[int], settings: ProblemSettings, config: Config
+) -> Iterator[str]:
+    """A number is λ for every N. Validation chooses for the sizes of the problem, and a table has its own."""
+    if config.selection == "validation" and chosen.lambda_grid:
+        known = settings.train_sizes
+    elif isinstance(chosen.lam, dict):
+        known = sorted(chosen.lam)
+    else:
+        return
+    if not set(sizes) <= set(known):
+        yield f"{where}.lambda: that of {method} is known for N in {known}, not for all of {sizes}; give it"
 
 
 def _check_inverse(where: str, study: InverseStudy, name: str, config: Config) -> Iterator[str]:

@@ -11,7 +11,7 @@ class Inversions(Settings):
     """The inverse problems of a study: what is observed, with which noise, and which inputs are looked for."""
 
     sensors: list[Positive] = Field(
-        default_factory=lambda: [5, 5],
+        [5, 5],
         description="number of sensors along each axis of the grid, in space or in space and time; each observes all "
         "scored responses",
         min_length=1,

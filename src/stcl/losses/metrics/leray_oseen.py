@@ -32,8 +32,8 @@ class LerayOseen:
         layout, viscosity = equation.layout, settings.viscosity or equation.viscosity
         if sorted(layout.axes) != ["x1", "x2"] or len(layout.scored) != 2 or viscosity is None:
             raise ValueError(
-                f"metric leray_oseen needs two scored velocities on the axes x1 and x2 and a viscosity mu, got "
-                f"{layout.scored} on {layout.axes} and mu = {viscosity}"
+                f"metric leray_oseen needs two scored velocities on the axes x1 and x2 and a viscosity, got "
+                f"{layout.scored} on {layout.axes} and viscosity {viscosity}"
             )
         (m2, h2), (m1, h1) = ((len(c) - 2, c[1] - c[0]) for c in layout.coordinates)  # rows, columns
         k1 = 2 * np.pi * np.fft.rfftfreq(m1, h1)

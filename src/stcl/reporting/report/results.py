@@ -29,9 +29,12 @@ PUBLISHED = Path("config/published.yaml")
 INTRODUCTION = """\
 # Results
 
-Tables of the studies that were run, as the workflow wrote them. This page is put together by
-`python -m stcl.reporting.report.results`; nothing in it is typed by hand. Captions say what was measured; what the
-words mean is in the [README](../README.md) and, with figures, in each study's `report.html`.
+Tables of the studies that were run, as the workflow wrote them. Nothing in this page is typed by hand. It is made by
+
+    python -m stcl.reporting.report.results --out docs/results.md config/config.yaml config/paper-small.yaml
+
+Captions say what was measured. What the words mean is in the [README](../README.md) and, with figures, in each study's
+`report.html`.
 """
 
 
