@@ -59,7 +59,11 @@ CONTROLS = [
             row("stcl", 10, 12.0, 50.0, 20.0, "fresh"),
             ("N = 20, with errors of about 11.31 / 45.25 %", "better"),
         ),
-        (row("stcl", 10, 12.0, 50.0, 90.0, "fresh"), ("N = 90, which is outside of what was trained", "outside")),
+        (
+            row("stcl", 10, 12.0, 50.0, 90.0, "fresh"),
+            ("N = 90, which is more than the largest that was trained", ", 40, with errors of 8.00 / 32.00 %"),
+        ),
+        (row("stcl", 10, 12.0, 50.0, 5.0, "fresh"), ("N = 5, which is outside of what was trained", "outside")),
     ],
 )
 def test_the_better_deal(loss, expected):

@@ -129,7 +129,13 @@ def _more_labels(control: list[Row], ours: list[float], size: float) -> str:
     """Whether a method with `size` samples would be the better deal."""
     errors = _at_size(control, size)
     if not errors:
-        return "which is outside of what was trained"
+        trained = [(row.cell.n_train, means) for row in control if (means := _means(row))]
+        if not trained or size < trained[-1][0]:
+            return "which is outside of what was trained"
+        largest, (field, jacobian) = trained[-1]
+        return (
+            f"which is more than the largest that was trained, {largest}, with errors of {field:.2f} / {jacobian:.2f} %"
+        )
     lower = sum(theirs < own for theirs, own in zip(errors, ours, strict=True))
     verdict = ("more labels are the worse deal", "neither is better in both", "more labels are the better deal")[lower]
     return f"with errors of about {errors[0]:.2f} / {errors[1]:.2f} %: {verdict}"
