@@ -92,7 +92,9 @@ def main() -> None:
     )
     records.add_argument("results", type=Path, help="results/<preset>")
     records.add_argument("--configfile", type=Path, help="the study; default: the one that was run in the folder")
-    records.add_argument("--version", help="the version that trained, where train.json does not say it")
+    records.add_argument(
+        "--version", help="the version that trained, with its commit, if train.json does not say enough"
+    )
     records.add_argument(
         "--times", action="store_true", help="keep seconds, too: nothing else ran on the machine when they were taken"
     )

@@ -94,6 +94,9 @@ def test_a_record_says_which_version_made_it(tmp_path, plan):
         records.write(results, kept)
     (folder,) = records.write(results, kept, version="0.9")
     assert json.loads((folder / "train.json").read_text())["version"] == "0.9"
+    train.write_text(json.dumps(json.loads(train.read_text()) | {"version": "0.8"}))
+    (folder,) = records.write(results, kept, version="0.9")
+    assert json.loads((folder / "train.json").read_text())["version"] == "0.9"
 
 
 def test_a_key_that_is_newer_than_a_record_has_its_default(tmp_path, plan):

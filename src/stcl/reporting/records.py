@@ -39,7 +39,8 @@ class RecordError(ValueError):
 def write(results: Path, records: Path = FOLDER, version: str | None = None, times: bool = False) -> list[Path]:
     """Writes a record of every evaluated run below `results` (results/<preset>), and gives their folders.
 
-    `version` is that of runs whose train.json does not say it. Seconds are kept with `times` alone.
+    `version` takes the place of the one in train.json: between two releases, a commit says more. Seconds are kept with
+    `times` alone.
     """
     kept, written = records / results.name, []
     for path in sorted(results.glob("runs/*/*/*/*/*/errors.json")):
@@ -49,7 +50,7 @@ def write(results: Path, records: Path = FOLDER, version: str | None = None, tim
         train = _read(run / "train.json")
         if version is None and "version" not in train:
             raise RecordError(f"{run / 'train.json'} does not say which version made it; give it with --version")
-        _write(record / "train.json", {"version": version} | train, times)
+        _write(record / "train.json", train if version is None else train | {"version": version}, times)
         _write(record / "errors.json", _read(path), times)
         _write_history(record / "history.csv", thinned(read_history(run / "history.csv")), times)
         written.append(record)
