@@ -366,6 +366,16 @@ def test_what_cannot_be_compared_beyond_the_labels_is_refused(config, changes, m
         with_beyond(config, **changes)
 
 
+def test_a_loss_beyond_the_labels_may_have_a_lambda_of_its_own(config):
+    config["problems"]["diffusion"]["methods"]["stcl"]["lambda_grid"] = [1.0, 2.0]
+    config["selection"] = "validation"
+    beyond = BEYOND | {"losses": {"own": {"lambda": 0.25}, "other": {"q": 1}}, "lambda": 3.0}
+    config["studies"] = config["studies"] | {"beyond": {"diffusion": beyond}}
+    plan = Plan(parse(config))
+    cells = {loss or cell.method: cell.lam for cell, loss in plan.beyond_cells("diffusion").items()}
+    assert cells == {"fno": None, "offline_di": 3, "stcl": 3, "own": 0.25, "other": 3}
+
+
 @pytest.mark.parametrize("given", [{"lambda": {16: 0.5}}, {"lambda": 0.5, "lambda_grid": [0.5, 1.0]}, {"lambda": 0.5}])
 def test_each_method_beyond_the_labels_has_its_own_lambda_if_the_study_has_none(config, given):
     """A number is λ for every N, but a table has λ for its own, and validation chooses it for those of the problem."""

@@ -235,6 +235,17 @@ class ConditioningAblation(Settings):
     )
 
 
+class BeyondLoss(Stcl):
+    """One of the losses that are compared."""
+
+    lam: PositiveFloat | None = Field(
+        None,
+        alias="lambda",
+        description="the λ of this loss; if left out, it is that of sTCL. A target is matched as a stored tangent is, "
+        "so that of offline_di may fit better",
+    )
+
+
 class Beyond(Settings):
     """What sTCL gains beyond the labels, and what more labelled samples would gain in the same time.
 
@@ -249,7 +260,7 @@ class Beyond(Settings):
         "and more time, which the table shows",
         min_length=1,
     )
-    losses: dict[Name, Stcl] = Field(
+    losses: dict[Name, BeyondLoss] = Field(
         description="settings of sTCL, each under a name that you choose, that the table shows and that becomes part "
         "of paths; what is left out is as in the problem's method stcl, which is trained without them, too",
         min_length=1,
@@ -279,7 +290,10 @@ class Beyond(Settings):
     def loss(self, name: str, own: TunedStcl) -> TunedStcl:
         """The settings of one of the losses, where `own` are those of the problem's method stcl."""
         chosen = self.losses[name]
-        return own.model_copy(update={key: getattr(chosen, key) for key in chosen.model_fields_set})
+        changes = {key: getattr(chosen, key) for key in chosen.model_fields_set}
+        if chosen.lam is not None:
+            changes["lambda_grid"] = None
+        return own.model_copy(update=changes)
 
 
 class LongRun(Settings):
