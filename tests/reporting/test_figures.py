@@ -368,8 +368,10 @@ def test_the_rule_graph_leaves_out_what_follows():
         2 -> 3
     }"""
     nodes, edges = rulegraph.parse(dot.replace("; ", ";\n"))
-    assert nodes == {"1": "data", "2": "train", "3": "table", "4": "all"}
-    assert graph.direct(edges) == [("1", "2"), ("2", "3"), ("3", "4")]
-    assert graph.layers(nodes, edges) == {"1": 0, "2": 1, "3": 2, "4": 3}
-    late = graph.layers(nodes | {"5": "constants"}, [*edges, ("5", "4")])
-    assert late["5"] == 2
+    assert nodes == {name: name for name in ("all", "data", "table", "train")}
+    assert graph.direct(edges) == [("data", "train"), ("table", "all"), ("train", "table")]
+    assert graph.layers(nodes, edges) == {"data": 0, "train": 1, "table": 2, "all": 3}
+    late = graph.layers(nodes | {"constants": "constants"}, [*edges, ("constants", "all")])
+    assert late["constants"] == 2
+    renumbered = dot.replace("4", "0").replace("1", "4").replace("0[", "1[").replace("-> 0", "-> 1")
+    assert rulegraph.parse(renumbered.replace("; ", ";\n")) == (nodes, edges)

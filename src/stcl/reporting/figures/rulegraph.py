@@ -12,10 +12,13 @@ from stcl.reporting.figures.graph import Edges, draw
 
 
 def parse(dot: str) -> tuple[dict[str, str], Edges]:
-    """The names of the nodes, and the edges from producer to consumer."""
-    nodes = dict(re.findall(r'^\s*(\d+)\[label = "([^"]+)"', dot, re.MULTILINE))
+    """The label of each rule under its name, and the edges from producer to consumer.
+
+    Snakemake numbers and lists the rules anew each time. Names in their order give the same picture for the same rules.
+    """
+    names = dict(re.findall(r'^\s*(\d+)\[label = "([^"]+)"', dot, re.MULTILINE))
     edges = re.findall(r"^\s*(\d+) -> (\d+)", dot, re.MULTILINE)
-    return nodes, edges
+    return {name: name for name in sorted(names.values())}, sorted((names[a], names[b]) for a, b in edges)
 
 
 def main() -> None:
