@@ -88,7 +88,7 @@ def _notes(estimate: CostEstimate) -> list[str]:
         "which are safe to delete when trainings have ended."
     )
     notes.append(
-        "Not counted: evaluation, timing, conditioning, tables, figures"
+        "Not counted: evaluation, inverse problems, timing, conditioning, tables, figures"
         + ("; recorded gradient variances, which add two backward passes an update." if plan.sketch_blocks else ".")
     )
     if any(block.settings.training.finish_after is not None for block in plan.blocks.values()):
