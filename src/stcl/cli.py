@@ -96,7 +96,9 @@ def main() -> None:
         "--version", help="the version that trained, with its commit, if train.json does not say enough"
     )
     records.add_argument(
-        "--times", action="store_true", help="keep seconds, too: nothing else ran on the machine when they were taken"
+        "--times",
+        action="store_true",
+        help="keep seconds of timing, data and banks: nothing else ran when they were taken",
     )
     arguments = parser.parse_args()
     run = {"diagnose": _diagnose, "predict": _predict, "status": _status, "records": _records}[arguments.command]

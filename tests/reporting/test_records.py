@@ -76,8 +76,8 @@ def test_times_are_kept_on_request(tmp_path, plan, times):
         (results / name).parent.mkdir(parents=True)
         (results / name).write_text(json.dumps(content))
     (folder,) = records.write(results, kept, times=times)
-    assert (json.loads((folder / "train.json").read_text()).get("seconds") == 9.0) is times
-    assert ("seconds" in read_history(folder / "history.csv")[0]) is times
+    assert "seconds" not in json.loads((folder / "train.json").read_text())  # other trainings may have run beside it
+    assert "seconds" not in read_history(folder / "history.csv")[0]
     ledger = json.loads((kept / "tiny/banks/diffusion/train.ledger.json").read_text())
     assert ledger == ({"seconds": 3.0, "check_seconds": 1.0} if times else {}) | {"solves": 7, "spec": {"n": 1}}
     assert (kept / "tiny/timing/diffusion.json").exists() is times
@@ -124,7 +124,7 @@ def test_a_training_that_was_not_evaluated_has_no_record(tmp_path, plan):
 
 def test_a_thinned_history_keeps_means_and_ends(tmp_path, plan):
     run(tmp_path / "tiny", plan, FNO, epochs=1003)
-    (folder,) = records.write(tmp_path / "tiny", tmp_path / "records", times=True)
+    (folder,) = records.write(tmp_path / "tiny", tmp_path / "records")
     rows, full = read_history(folder / "history.csv"), history(1003)
     assert len(rows) <= records.ROWS
     assert sum(row["epochs"] for row in rows) == 1003
@@ -132,7 +132,7 @@ def test_a_thinned_history_keeps_means_and_ends(tmp_path, plan):
     assert weighted == pytest.approx(fmean(row["data"] for row in full), rel=1e-5)
     assert rows[0]["data"] == pytest.approx(fmean(row["data"] for row in full[:5]), rel=1e-5)
     assert rows[0]["val_jacobian"] == 3  # the only measurement among five epochs
-    assert (rows[-1]["epoch"], rows[-1]["seconds"]) == (1003, 2006)
+    assert rows[-1]["epoch"] == 1003
     assert (folder / "history.csv").stat().st_size < 20_000
 
 

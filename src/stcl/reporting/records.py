@@ -6,8 +6,8 @@ This writes what has been trained and evaluated there, and reads all records of 
 of a run without its weights: train.json, errors.json, and the history in at most `ROWS` rows, some kilobytes together.
 Beside the cells are the ledgers of data and banks, which say what was solved and stored.
 
-A record says by which version it was trained. It has no seconds, because nothing tells how busy the machine was; with
-`--times` they are kept, and what the stage `timing` measured, too.
+A record says by which version it was trained. It has no seconds, because nothing tells how busy the machine was. With
+`--times`, what the stage `timing` measured is kept, and what data and banks took.
 """
 
 import csv
@@ -28,7 +28,7 @@ from stcl.study.specs.train import TrainSpec
 
 FOLDER = Path("records")
 ROWS = 250  # of a stored history
-LAST = ("epoch", "learning_rate", "best", "seconds")  # columns of which a row holds the last value; others are means
+LAST = ("epoch", "learning_rate", "best")  # columns of which a row holds the last value; others are means
 TIMES = ("seconds", "check_seconds")  # what was measured by a clock
 
 
@@ -39,8 +39,8 @@ class RecordError(ValueError):
 def write(results: Path, records: Path = FOLDER, version: str | None = None, times: bool = False) -> list[Path]:
     """Writes a record of every evaluated run below `results` (results/<preset>), and gives their folders.
 
-    `version` takes the place of the one in train.json: between two releases, a commit says more. Seconds are kept with
-    `times` alone.
+    `version` takes the place of the one in train.json: between two releases, a commit says more. Seconds of
+    the stage `timing`, of data and of banks are kept with `times` alone, those of trainings never.
     """
     kept, written = records / results.name, []
     for path in sorted(results.glob("runs/*/*/*/*/*/errors.json")):
@@ -50,9 +50,9 @@ def write(results: Path, records: Path = FOLDER, version: str | None = None, tim
         train = _read(run / "train.json")
         if version is None and "version" not in train:
             raise RecordError(f"{run / 'train.json'} does not say which version made it; give it with --version")
-        _write(record / "train.json", train if version is None else train | {"version": version}, times)
-        _write(record / "errors.json", _read(path), times)
-        _write_history(record / "history.csv", thinned(read_history(run / "history.csv")), times)
+        _write(record / "train.json", train if version is None else train | {"version": version})
+        _write(record / "errors.json", _read(path))
+        _write_history(record / "history.csv", thinned(read_history(run / "history.csv")))
         written.append(record)
     beside = ("data/*/*.ledger.json", "banks/*/*.ledger.json", *(("timing/*.json",) if times else ()))
     for pattern in beside:
@@ -73,7 +73,7 @@ def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def _write(path: Path, content: dict[str, Any], times: bool) -> None:
+def _write(path: Path, content: dict[str, Any], times: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in content.items() if times or name not in TIMES}
     path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
@@ -96,8 +96,8 @@ def _mean(values: Iterable[float]) -> float:
     return fmean(known) if known else float("nan")
 
 
-def _write_history(path: Path, rows: list[dict[str, float]], times: bool) -> None:
-    columns = [name for name in rows[0] if times or name not in TIMES]
+def _write_history(path: Path, rows: list[dict[str, float]]) -> None:
+    columns = [name for name in rows[0] if name not in TIMES]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
