@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from stcl.losses.judged_weight import JudgedWeight
 from stcl.losses.settings import Weighting
 from stcl.losses.weighting import RatioWeight
 
@@ -64,3 +65,31 @@ def test_a_ratio_beyond_the_type_is_infinite(update):
     weight = RatioWeight(1e300, Weighting(update=update), CPU)
     for _ in range(2):
         assert weight(torch.tensor(1.0, dtype=torch.float32), torch.tensor(2.0, dtype=torch.float32)) == np.inf
+
+
+@pytest.mark.parametrize("update", ["before", "after"])
+def test_an_update_counts_as_much_as_it_has_judged(update):
+    """Against sums with the powers of the decay written out; the first two updates judge nothing."""
+    settings = Weighting(decay=0.8, update=update)
+    weight = JudgedWeight(2.0, settings, CPU)
+    shares = torch.tensor([0.0, 0.0, 0.25, 1.0, 0.0, 0.5])
+    data, derivative = torch.rand(2, 6) + 0.1
+    derivative[shares == 0] = 0
+    found = torch.stack([weight(*losses) for losses in zip(data, derivative, shares, strict=True)])
+    for n in range(6):
+        seen = n + 1 if update == "before" else n
+        powers = 0.8 ** torch.arange(seen - 1, -1, -1.0) * torch.tensor([1.0] + [0.2] * (seen - 1))[:seen]
+        judged = powers * shares[:seen]
+        if seen == 0:
+            expected = torch.tensor(2.0)
+        elif judged.sum() == 0:
+            expected = torch.tensor(0.0)
+        else:
+            expected = 2 * (powers @ data[:seen]) * judged.sum() / (judged @ derivative[:seen])
+        torch.testing.assert_close(found[n], expected)
+
+
+def test_where_all_is_judged_it_is_the_plain_weight():
+    ratio, judged, share = (kind(0.5, Weighting(floor=0.3), CPU) for kind in (RatioWeight, JudgedWeight, JudgedWeight))
+    for data, derivative in torch.rand(5, 2):
+        assert ratio(data, derivative) == judged(data, derivative) == share(data, derivative, torch.ones(()))

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from stcl.losses.data import DataLoss, Drawn, Losses
+from stcl.losses.judged_weight import JudgedWeight
 from stcl.losses.sketched_tangents import DirectionSource, SketchedTangents, solved_by
 from stcl.losses.unlabelled_inputs import UnlabelledInputs
 from stcl.losses.unlabelled_tangents import UnlabelledTangents
-from stcl.losses.weighting import RatioWeight
 from stcl.operators.surrogate import Surrogate
 
 
@@ -27,8 +27,8 @@ class BeyondLabels:
         labelled: SketchedTangents | None,
         inputs: UnlabelledInputs,
         directions: DirectionSource,
-        weight: RatioWeight,
-        value_weight: RatioWeight | None,
+        weight: JudgedWeight,
+        value_weight: JudgedWeight | None,
     ) -> None:
         """`labelled` judges the tangents at the labelled batch, too, along directions of the same source."""
         self.data_loss, self.term, self.labelled = data_loss, term, labelled
@@ -50,10 +50,10 @@ class BeyondLabels:
             prediction, there = self.labelled(surrogate, a, u, tuple(others))
             derivative = torch.lerp(derivative, there, len(a) / (len(a) + kept * len(unlabelled)))
         data = self.data_loss(prediction, u)
-        gamma = self.weight(data, derivative)
+        gamma = self.weight(data, derivative, kept if self.labelled is None else None)
         self._measure(torch.stack([value.detach(), kept, torch.ones_like(kept)]))
         if self.value_weight is not None:
-            value = self.value_weight(data, value) * value
+            value = self.value_weight(data, value, kept) * value
         return Losses(torch.addcmul(data, gamma, derivative) + value, data, derivative, gamma, value)
 
     def _measure(self, numbers: Tensor) -> None:

@@ -1,6 +1,7 @@
 """Sketched tangent consistency. Each update uses the sensitivity equation along a few directions, without labels."""
 
 import importlib
+from functools import partial
 
 import torch
 
@@ -19,14 +20,14 @@ def build(setup: Setup) -> Objective:
     settings = Stcl.model_validate(setup.settings)
     seed = stream_seed(setup.seed, "directions")
     directions = SketchDirections(setup.problem, setup.basis, settings.q, settings.sketch, setup.device, seed)
-    weight = RatioWeight(setup.settled_lam, settings.weighting, setup.device)
     if settings.inputs == "labelled":
         term = SketchedTangents(forms.load(setup.problem, settings.settled_form), directions)
+        weight = RatioWeight(setup.settled_lam, settings.weighting, setup.device)
         return DerivativeInformed(setup.data_loss, term, weight)
-    return _beyond_labels(setup, settings, directions, weight)
+    return _beyond_labels(setup, settings, directions)
 
 
-def _beyond_labels(setup: Setup, settings: Stcl, directions: SketchDirections, weight: RatioWeight) -> Objective:
+def _beyond_labels(setup: Setup, settings: Stcl, directions: SketchDirections) -> Objective:
     """The objective with unlabelled inputs. Its modules are loaded by name: other cells do not depend on them."""
     objectives = importlib.import_module("stcl.losses.beyond_labels")
     problem, chosen = setup.problem, settings.settled_form
@@ -39,14 +40,15 @@ def _beyond_labels(setup: Setup, settings: Stcl, directions: SketchDirections, w
     inputs = objectives.UnlabelledInputs(
         problem, settings.unlabelled_batch, settings.pool, setup.device, stream_seed(setup.seed, "inputs")
     )
+    weight = partial(objectives.JudgedWeight, setup.settled_lam, settings.weighting, setup.device)
     return objectives.BeyondLabels(
         setup.data_loss,
         term,
         SketchedTangents(form, directions) if settings.inputs == "both" else None,
         inputs,
         directions,
-        weight,
-        RatioWeight(setup.settled_lam, settings.weighting, setup.device) if settings.value == "residual" else None,
+        weight(),
+        weight() if settings.value == "residual" else None,
     )
 
 
