@@ -9,9 +9,11 @@ from torch.nn.functional import mse_loss
 from stcl import problems
 from stcl.core.seeds import stream_seed
 from stcl.losses import forms, settings
+from stcl.losses.beyond_labels import BeyondLabels
+from stcl.losses.judged_weight import JudgedWeight
 from stcl.losses.newton import Newton
 from stcl.losses.unlabelled_inputs import UnlabelledInputs
-from stcl.losses.unlabelled_tangents import UnlabelledTangents
+from stcl.losses.unlabelled_tangents import Judged, UnlabelledTangents
 from stcl.problems._square import zero_boundary
 from stcl.tangent.operator import TangentOperator
 
@@ -150,6 +152,18 @@ def test_a_step_that_leads_away_is_not_taken():
     assert found.solved.tolist() == [False] * 3 + [True] * 3
     torch.testing.assert_close(found.x[:3], far)
     assert ((found.x[3:] - ref.u).norm(dim=(1, 2)) < 0.5 * (near - ref.u).norm(dim=(1, 2))).all()
+
+
+def test_updates_that_judge_nothing_do_not_move_the_weight():
+    """The first update has no input with a Newton step. γ is then that of the inputs that had one."""
+    judged = iter([Judged(*torch.tensor([0.0, 0.0, 0.0])), Judged(*torch.tensor([0.5, 0.0, 0.1]))])
+    model, weight = torch.nn.Identity(), JudgedWeight(2.0, settings.Weighting(), CPU)
+    objective = BeyondLabels(mse_loss, lambda *_: next(judged), None, None, None, weight, None)
+    a, u = torch.ones(4, 5), torch.zeros(4, 5)
+    first, second = (objective(model, a, u, (a, a)) for _ in range(2))
+    assert (first.gamma, first.total) == (0, 1)
+    torch.testing.assert_close(second.gamma, torch.tensor(2.0 * 1.0 / 0.5))
+    torch.testing.assert_close(second.total, torch.tensor(1 + 4 * 0.5))
 
 
 def test_a_correction_needs_a_solver():
