@@ -19,16 +19,12 @@ class JudgedWeight(RatioWeight):
     def __init__(self, lam: float, settings: Weighting, device: torch.device) -> None:
         super().__init__(lam, settings, device)
         self.averages = torch.zeros(3, device=device)  # moving averages of L_data, s L_deriv and s
-        self._share = torch.ones((), device=device)
 
     def __call__(self, data: Tensor, derivative: Tensor, share: Tensor | None = None) -> Tensor:
         """γ for this update, without gradient. Without `share`, all inputs were judged."""
-        self._share = torch.ones_like(data) if share is None else share.detach().to(data.dtype)
-        return super().__call__(data, derivative)
-
-    def _losses(self, data: Tensor, derivative: Tensor) -> Tensor:
-        data, derivative = super()._losses(data, derivative)
-        return torch.stack([data, self._share * derivative, self._share])
+        share = torch.ones_like(data) if share is None else share.to(data.dtype)
+        derivative = derivative.detach().clamp_min(self.settings.floor)
+        return self._weigh(torch.stack([data.detach(), share * derivative, share]))
 
     def _gamma(self) -> Tensor:
         data, derivative, share = self.averages

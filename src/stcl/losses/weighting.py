@@ -23,7 +23,10 @@ class RatioWeight:
 
     def __call__(self, data: Tensor, derivative: Tensor) -> Tensor:
         """γ for this update, without gradient."""
-        current = self._losses(data, derivative)
+        return self._weigh(torch.stack([data.detach(), derivative.detach().clamp_min(self.settings.floor)]))
+
+    def _weigh(self, current: Tensor) -> Tensor:
+        """γ before or after the averages have taken the current values."""
         if current.dtype != self.averages.dtype:  # at the first update alone
             self.averages, self._zero = self.averages.to(current), self._zero.to(current)
         if self.settings.update == "before":
@@ -37,10 +40,6 @@ class RatioWeight:
     def _lam(self) -> float:
         """λ as a number of the losses' type, in which a large one is infinite."""
         return self.lam if self.lam <= torch.finfo(self.averages.dtype).max else math.inf
-
-    def _losses(self, data: Tensor, derivative: Tensor) -> Tensor:
-        """What is averaged."""
-        return torch.stack([data.detach(), derivative.detach().clamp_min(self.settings.floor)])
 
     def _average(self, current: Tensor) -> None:
         self.averages.lerp_(current, 1 - self.settings.decay if self.started else 1.0)
