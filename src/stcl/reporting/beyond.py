@@ -34,7 +34,7 @@ from stcl.study.plan import Plan
 PAGE = Path("docs/beyond.md")
 PICTURE = Path("docs/beyond.png")
 MARK = "<!-- all below is written by `make docs` from records/ -->"
-STUDIES = (Path("config/paper.yaml"), Path("config/paper-small.yaml"), Path("config/beyond.yaml"))
+STUDIES = (Path("config/beyond.yaml"), Path("config/paper-small.yaml"), Path("config/paper.yaml"))
 DPI = 110
 
 
