@@ -61,7 +61,8 @@ WHOLE_TABLES = (
 )
 CURVES_TEXT = (
     "*Mean squared error of the response over epochs: dashed on the training set, solid on the validation set. First "
-    "recorded seed of each cell. Histories in records are means over a few epochs.*"
+    "recorded seed of each cell. Histories in records are means over a few epochs. The dotted line marks epoch 500 of "
+    "trainings that are longer.*"
 )
 
 
