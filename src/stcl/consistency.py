@@ -30,6 +30,8 @@ from stcl.tangents import TangentError, value_and_tangents
 
 InputsOf = Tensor | Callable[[int], Any] | None  # inputs, or a function of their number
 DataLossOf = Tensor | Callable[[Tensor], Tensor]  # a data loss, or a function that computes it from the prediction
+# Losses have the units of the user. A floor for 1/L_deriv must not be above one of 1e-35, as with pascals and metres.
+SMALLEST = torch.finfo(torch.float32).tiny
 
 
 class TangentConsistency(nn.Module):
@@ -100,7 +102,7 @@ class TangentConsistency(nn.Module):
         if value not in VALUES:
             raise ValueError(f"value must be 'auto', 'none' or 'corrected', got {value!r}")
         self.q, self.lam, self.scale, self.value = q, lam, scale, value
-        self.weight = KeptWeight(lam, weighting or Weighting())
+        self.weight = KeptWeight(lam, weighting or Weighting(floor=SMALLEST))
         self.register_buffer("largest", torch.zeros(()))
         self.form: str | FormSettings = form  # it becomes settings as soon as the equation is known
         self.reasons: list[str] = []  # why "auto" chose these settings
@@ -334,6 +336,12 @@ def _check_tangents(model: Any, w: Tensor) -> None:
         raise TangentError(f"{name} has tangents that are not finite; is it differentiable at its inputs?")
     if not w.any():
         raise TangentError(f"{name} has tangents that are all zero: it ignores its input, or detaches it on the way")
+    largest, smallest = float(w.detach().abs().max()), torch.finfo(w.dtype).tiny ** 0.5
+    if largest < smallest:
+        raise TangentError(
+            f"tangents of {name} are at most {largest:.1e}, and squares of what is below {smallest:.1e} are zero in "
+            f"{w.dtype}. Give larger directions, directions=…, or fields in other units"
+        )
     trained = isinstance(model, torch.nn.Module) and any(p.requires_grad for p in model.parameters())
     if trained and torch.is_grad_enabled() and not w.requires_grad:
         raise TangentError(f"tangents of {name} have no gradient in its weights; it is run under torch.no_grad")

@@ -56,13 +56,11 @@ def _plain_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def jacobian_error(
-    model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor, truth: Tensor | Callable[[Tensor], Any], step: float = 1e-3
-) -> Tensor:
+def jacobian_error(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor, truth: Any, step: float = 1e-3) -> Tensor:
     """‖DS_θ(a_i)[v_k] − w_ik‖ / ‖w_ik‖, [B, q], for directions v [q, ...], shared by the batch, or [B, q, ...].
 
-    `truth` holds the tangents w [B, q, ...], or it is a solver a ↦ u. Central differences of the solver, with a step
-    relative to the input, then take their place. They cost 2q solves for each sample.
+    `truth` holds the tangents w [B, q, ...] as a tensor or an array, or it is a solver a ↦ u. Central differences of
+    the solver, with a step relative to the input, then take their place. They cost 2q solves for each sample.
 
     >>> import torch, stcl
     >>> stcl.jacobian_error(lambda a: a**2, torch.ones(1, 3), torch.eye(3), lambda a: a**2 + a).mean()  # 2 against 3
@@ -70,19 +68,23 @@ def jacobian_error(
     """
     with torch.no_grad():
         _, w = value_and_tangents(model, a, v)
-        if not isinstance(truth, Tensor):
-            truth = _differences(truth, a, v, step)
+        truth = _differences(truth, a, v, step) if callable(truth) else torch.as_tensor(truth)
     if truth.shape != w.shape:
         raise ValueError(f"expected reference tangents of shape {tuple(w.shape)}, got {tuple(truth.shape)}")
     return relative_error(w, truth.to(w), batch_axes=2)
 
 
 def _differences(solve: Callable[[Tensor], Any], a: Tensor, v: Tensor, step: float) -> Tensor:
-    """(S(a + εv) − S(a − εv)) / 2ε in double precision, ε ‖v‖ = step ‖a‖."""
+    """(S(a + εv) − S(a − εv)) / 2ε in double precision, ε ‖v‖ = step ‖a‖.
+
+    An input that is zero, or nearly so, has the largest ‖a‖ of the batch instead. If all are zero, ε = step.
+    """
     a, columns = a.double(), []
+    length = a.reshape(len(a), -1).norm(dim=1)
+    length = torch.where(length > 1e-6 * length.max(), length, length.max())
     for direction in v.double().expand(len(a), *v.shape[-a.ndim :]).unbind(1):
-        size = direction.flatten(1).norm(dim=1)
-        epsilon = step * a.flatten(1).norm(dim=1).clamp_min(1e-12) / size
+        size = direction.reshape(len(a), -1).norm(dim=1)
+        epsilon = step * torch.where(length > 0, length / size, 1.0)
         shift = epsilon.reshape(-1, *[1] * (a.ndim - 1)) * direction
         change = torch.as_tensor(solve(a + shift)).double() - torch.as_tensor(solve(a - shift)).double()
         columns.append(change / (2 * epsilon.reshape(-1, *[1] * (change.ndim - 1))))

@@ -293,8 +293,20 @@ def test_jacobian_error_against_tangents_and_against_a_solver():
     exact = stcl.jacobian_error(model, a, v, (v @ solve.T).expand(8, 3, 17))
     torch.testing.assert_close(exact, torch.full((8, 3), 0.2))
     torch.testing.assert_close(by_solver, exact)
+    by_array = stcl.jacobian_error(model, a, v, (v @ solve.T).expand(8, 3, 17).numpy())
+    torch.testing.assert_close(by_array, exact)
     with pytest.raises(ValueError, match=r"reference tangents of shape \(8, 3, 17\)"):
         stcl.jacobian_error(model, a, v, torch.zeros(8, 2, 17))
+
+
+@pytest.mark.parametrize("zeros", [slice(0, 1), slice(None)], ids=["one", "all"])
+@pytest.mark.usefixtures("float64")
+def test_the_solver_is_differenced_at_inputs_of_zero_too(zeros):
+    """exp has the derivative 1 there. A step relative to the input would be zero, and the difference rounding."""
+    a, v = torch.rand(3, 5) + 0.5, torch.eye(5)
+    a[zeros] = 0
+    error = stcl.jacobian_error(lambda a: 2 * a.exp(), a, v, torch.exp)
+    torch.testing.assert_close(error, torch.ones(3, 5), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,25 @@ def test_responses_that_are_zero_have_a_slope(zeros):
     assert agreement(lambda u, a: residual(u, a) ** 2, layout, a, u).bend > 1
 
 
+def test_a_constant_that_no_equation_sees_is_not_made_of_rounding():
+    """−u'' = a on a circle: A of a constant is rounding, and so is the mean of the equations.
+
+    Responses are off by a known wave. A row of A that is rounding would bring any constant into dᵢᵢ.
+    """
+    x = torch.arange(32, dtype=torch.float64) / 32
+    solutions = torch.stack([torch.sin(2 * math.pi * k * x + k) for k in (1, 2, 3, 4)])
+
+    def residual(u, a):
+        return -(u.roll(-1, -1) - 2 * u + u.roll(1, -1)) * 1024 - a
+
+    a = residual(solutions, torch.zeros(4, 32))
+    layout = infer_layout((32,), (32,), None, None, None, None)
+    error = 0.2 * torch.sin(2 * math.pi * x)
+    found = agreement(residual, layout, a + 1e-7, solutions + error)
+    expected = 4 * error.norm() ** 2 / (solutions + error).norm() ** 2
+    assert found.distance == pytest.approx(math.sqrt(expected), rel=1e-3)
+
+
 # -- right ones ----------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from test_consistency import Linear, linear_equation
 from torch import nn
 
 import stcl
+from stcl.consistency import SMALLEST
 from stcl.losses.kept_weight import KeptWeight
 
 
@@ -369,3 +370,97 @@ def test_under_autocast_only_the_model_is_in_half_precision(form):
         found.append(tangents.last)
     assert found[0] == found[1]
     assert all(term.dtype == torch.float32 for term in found[0])
+
+
+@pytest.mark.parametrize("update", ["before", "after"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_losses_that_are_not_finite_do_not_stay_in_the_averages(update, which):
+    """A loop may leave such a batch out and go on. γ is then what it would have been without that batch."""
+    with_it, without = (KeptWeight(0.5, stcl.Weighting(update=update)) for _ in range(2))
+    losses = torch.rand(4, 2, generator=torch.Generator().manual_seed(0))
+    for data, derivative in losses[:2]:
+        assert with_it(data, derivative) == without(data, derivative)
+    broken = losses[2].clone()
+    broken[which] = torch.inf if which else torch.nan
+    assert torch.isfinite(with_it(*broken))
+    torch.testing.assert_close(with_it.averages, without.averages)
+    torch.testing.assert_close(with_it(*losses[3]), without(*losses[3]))
+
+
+def test_a_first_batch_that_is_not_finite_does_not_decide():
+    weight = KeptWeight(0.5, stcl.Weighting())
+    data, derivative = torch.tensor(3.0), torch.tensor(7.0)
+    assert weight(data * torch.nan, derivative) == 0
+    torch.testing.assert_close(weight(data, derivative), 0.5 * data / derivative)
+
+
+@pytest.mark.usefixtures("float64")
+def test_what_was_prepared_under_inference_mode_can_be_trained_with():
+    """Validation may come first, and the tables of a metric are made at its first use."""
+    equation, a, u, solve = linear_equation()
+    early, late = (stcl.TangentConsistency(equation, form="preconditioned_residual", directions=a[:1]) for _ in "ab")
+    model = Linear(1.1 * solve)
+    with torch.inference_mode():
+        early(model, a, u)
+    gradients = [torch.autograd.grad(loss(model, a, u), model.matrix)[0] for loss in (early, late)]
+    torch.testing.assert_close(*gradients)
+
+
+# -- units ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-16])
+def test_lambda_is_the_ratio_of_the_losses_in_any_unit(unit):
+    """Responses in metres and inputs in pascals give a derivative loss of 1e-35, which is no rounding."""
+    equation, a, u, solve = linear_equation()
+
+    def residual(u, a):
+        return equation.function(u / unit, a)
+
+    loss = stcl.TangentConsistency(stcl.Equation(residual, a, unit * u), form="krylov_target", lam=0.3)
+    data = torch.tensor(2.0)
+    torch.testing.assert_close(loss(Linear(1.2 * unit * solve), a, unit * u, data=data), 0.3 * data)
+
+
+@pytest.mark.parametrize("update", ["before", "after"])
+def test_a_derivative_loss_of_zero_adds_nothing(update):
+    """A floor that suits all units lets γ become larger than any number of the type."""
+    weight = KeptWeight(1.0, stcl.Weighting(update=update, floor=SMALLEST))
+    for _ in range(2):
+        assert weight(torch.tensor(100.0), torch.tensor(0.0)) * 0.0 == 0
+
+
+def test_tangents_whose_squares_vanish_are_refused():
+    equation, a, u, solve = linear_equation()
+    loss = stcl.TangentConsistency(equation, form="residual", directions=1e-21 * a[:2])
+    with pytest.raises(stcl.TangentError, match=r"squares of what is below 1\.1e-19 are zero in torch\.float32"):
+        loss(Linear(1.2 * solve), a, u)
+
+
+@pytest.mark.usefixtures("float64")
+def test_an_input_may_be_one_number():
+    """−u'' = a for a constant a, whose tangent along 1 is x (1 − x)/2, exact on nodes."""
+    x = torch.linspace(0, 1, 17)
+    a = torch.linspace(1, 2, 5)[:, None]
+
+    def residual(u, a):
+        return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 16**2 - a
+
+    u = Outer(x * (1 - x) / 2)(a).detach()
+    loss = stcl.TangentConsistency(stcl.Equation(residual, a, u), form="solved_target")
+    loss(Outer(1.1 * x * (1 - x) / 2), a, u, data=torch.tensor(1.0))
+    torch.testing.assert_close(loss.last.derivative, ((0.1 * x * (1 - x) / 2) ** 2).mean())
+    wrong = loss.last.derivative
+    loss(Outer(x * (1 - x) / 2), a, u, data=torch.tensor(1.0))
+    assert loss.last.derivative < 1e-20 * wrong
+
+
+class Outer(nn.Module):
+    """a ↦ a g for one number a and a field g."""
+
+    def __init__(self, field):
+        super().__init__()
+        self.field = nn.Parameter(field)
+
+    def forward(self, a):
+        return a * self.field

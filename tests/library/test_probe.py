@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from stcl import probe, problems
+from stcl import Equation, probe, problems
 from stcl.diagnosis import _spectrum, histogram
 from stcl.losses import metrics, rule
 from stcl.tangent.operator import TangentOperator
@@ -90,6 +90,28 @@ def test_the_symmetry_defect_is_that_of_the_matrix(name, assembled, monkeypatch)
             signed[200:] *= -1
         exact.append(np.linalg.norm(signed - signed.T) / np.linalg.norm(matrix))
     np.testing.assert_allclose(found, max(exact), rtol=1e-10 if assembled else 0.2, atol=1e-12)
+
+
+@pytest.mark.parametrize("assembled", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.01])
+def test_rounding_in_single_precision_is_not_a_symmetry_defect(share, assembled, monkeypatch):
+    """A u = a with a dense matrix, whose type keeps the whole residual in single precision.
+
+    Products with a symmetric A and with its transpose then differ by rounding alone, and MINRES may be used.
+    """
+    if not assembled:
+        monkeypatch.setattr(probe, "SMALL", 0)
+    root, other = torch.randn(2, 31, 31, generator=torch.Generator().manual_seed(0))
+    symmetric, skew = root @ root.T + 31 * torch.eye(31), other - other.T
+    matrix = symmetric + share * symmetric.norm() / skew.norm() * skew
+
+    def residual(u, a):
+        return u[:, 1:-1] @ matrix.T - a[:, 1:-1]
+
+    u = torch.nn.functional.pad(torch.rand(8, 31), (1, 1))
+    a = torch.nn.functional.pad(u[:, 1:-1] @ matrix.T, (1, 1))
+    found = probe.probe(Equation(residual, a, u), conditions=False).symmetry_defect
+    assert found == (pytest.approx(2 * share, rel=0.3) if share else 0)
 
 
 def test_target_errors_are_those_of_the_papers_solver():

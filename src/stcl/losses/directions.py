@@ -57,6 +57,6 @@ class SketchDirections:
 
 def combinations(inputs: Tensor, lead: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
     """Directions [*lead, ...] of unit norm with the covariance of inputs [N, ...]: random sums of their differences."""
-    centred = (inputs - inputs.mean(0)).flatten(1)
+    centred = (inputs - inputs.mean(0)).reshape(len(inputs), -1)  # an input may be one number
     shares = torch.randn(*lead, len(inputs), generator=generator, dtype=inputs.dtype, device=inputs.device)
     return unit_norm((shares @ centred).reshape(*lead, *inputs.shape[1:]), inputs.ndim - 1)

@@ -12,8 +12,8 @@ from stcl.losses.weighting import RatioWeight
 class KeptWeight(nn.Module):
     """γ of RatioWeight, with its moving averages as buffers: a module above has them in its state_dict.
 
-    The averages move in training alone. In eval mode and under torch.no_grad γ is what they give as they are; where
-    there are none yet, it is what the current losses give.
+    The averages move in training alone, and stay as they are where one of the losses is not finite. In eval mode and
+    under torch.no_grad γ is what they give as they are; where there are none yet, it is what the current losses give.
     """
 
     averages: Tensor  # moving averages of L_data and L_deriv
@@ -36,9 +36,12 @@ class KeptWeight(nn.Module):
             return self._weight(self.settings.model_copy(update={"update": self._still}))(data, derivative)
         if not self._moving.started:
             self.started.fill_(True)
-        gamma = self._moving(data, derivative)
+        # A loss that is not finite would stay in the averages for good, and a loop may just leave such a batch out.
+        finite = torch.isfinite(data) & torch.isfinite(derivative)
+        last = self.averages.to(data.dtype)
+        gamma = self._moving(torch.where(finite, data, last[0]), torch.where(finite, derivative, last[1]))
         self.averages = self._moving.averages
-        return gamma
+        return gamma.clamp_max(torch.finfo(gamma.dtype).max)  # ∞ times a derivative loss of zero would be no number
 
     @property
     def _still(self) -> str:

@@ -24,6 +24,7 @@ Residual = Callable[[Tensor, Tensor], Any]
 SAMPLES = 16  # pairs (a, u) that are looked at
 PROBED = 4  # of these, samples at which A is probed and the equation is compared with mismatched pairs
 MODES = 25  # smooth changes of each response
+ROW = 1e-9  # norms of the rows of A that are rounding, relative to the largest: constants in a periodic domain have one
 SINGULAR = 1e-6  # singular values below it, relative to the largest, count as zero: a pressure has a free constant
 TANGENTS = 8  # stored tangents of each sample that are put into the equation
 LEFT = 0.5  # share of a smooth residual that a correction must remove, if its size is to say something
@@ -100,7 +101,7 @@ class Smooth:
         """
         matrix = self.modes @ self.state_derivative(u, a, self.unknowns.embed(self.modes * self.sizes)).T
         rows = matrix.norm(dim=1)
-        rows = torch.where(rows > 0, rows, 1)
+        rows = torch.where(rows > ROW * rows.max(), rows, rows.max().clamp_min(1e-300))  # rounding is not scaled up
         matrix = matrix / rows[:, None]
         inverse = torch.linalg.pinv(matrix, rtol=SINGULAR)
 

@@ -15,5 +15,6 @@ class Tables:
     def like(self, r: Tensor) -> tuple[Tensor, ...]:
         key = r.dtype, r.device
         if key not in self._converted:
-            self._converted[key] = tuple(torch.as_tensor(t, dtype=r.dtype, device=r.device) for t in self.arrays)
+            with torch.inference_mode(False):  # they outlive the caller's context
+                self._converted[key] = tuple(torch.as_tensor(t, dtype=r.dtype, device=r.device) for t in self.arrays)
         return self._converted[key]

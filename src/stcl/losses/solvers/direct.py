@@ -142,9 +142,14 @@ def fingerprints(*fields: Tensor) -> list[tuple]:
     The sums are exact modulo 2⁶⁴, so a sample has the same key in every batch. The chance that two given samples share
     a key is at most 2⁻⁶⁴.
     """
-    bits = torch.cat([x.detach().contiguous().view(_INTEGERS[x.element_size()]).flatten(1).long() for x in fields], 1)
+    bits = torch.cat([_bits(x.detach()).long() for x in fields], 1)
     sums = (bits.unsqueeze(1) * _weights(bits.shape[1], bits.device)).sum(-1)
     return [(fields[0].device, *pair) for pair in sums.tolist()]
+
+
+def _bits(x: Tensor) -> Tensor:
+    """The values of fields [B, ...] as integers with the same bits, [B, count]."""
+    return x.contiguous().view(_INTEGERS[x.element_size()]).reshape(len(x), -1)
 
 
 @lru_cache(maxsize=16)
