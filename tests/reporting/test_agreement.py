@@ -49,7 +49,7 @@ def test_no_page_has_errors_of_its_own(page):
 def project(tmp_path):
     """A project with the paper's studies, and records of two seeds of one cell and of one sketch count."""
     (tmp_path / "config").mkdir()
-    for name in ("paper.yaml", "paper-small.yaml", "bad-labels.yaml", "published.yaml"):
+    for name in ("paper.yaml", "paper-small.yaml", "bad-labels.yaml", "offline-di.yaml", "published.yaml"):
         (tmp_path / "config" / name).write_text((PROJECT / "config" / name).read_text())
     for path, field in {
         "paper-small/burgers/N32/fno/lam0/seed0": 0.16,

@@ -38,7 +38,8 @@ MARK = "<!-- all below is written by `make docs` from records/ and config/publis
 PUBLISHED = Path("config/published.yaml")
 WHOLE = Path("config/paper.yaml")  # the study with all cells of the paper
 STUDIES = (WHOLE, Path("config/paper-small.yaml"))  # those with cells of the paper; the first that has one counts
-REDUCED = (Path("config/bad-labels.yaml"),)  # those that answer a question about the paper with less than its budget
+# Those that ask why numbers differ, with fewer epochs than the paper's or with other settings.
+QUESTIONS = (Path("config/bad-labels.yaml"), Path("config/offline-di.yaml"))
 TABLES = ("field_error", "jacobian_error", "sketch_resolution", "gradient_variance", "wallclock", "claims")
 QUANTITIES = {"field_error": "Field error", "jacobian_error": "Jacobian error"}
 DPI = 110
@@ -50,9 +51,9 @@ RUNS = (
     "`config/paper-small.yaml` ends early when 200 epochs at the lowest learning rate have brought no better "
     "checkpoint. The command trains the cell again, from nothing; `stcl records` then writes its record anew."
 )
-REDUCED_RUNS = (
-    "Test errors in percent, mean ± sample standard deviation over the seeds that are named. Fewer epochs were run "
-    "than the paper's, so there is nothing published to stand beside."
+ASKED_RUNS = (
+    "Test errors in percent, mean ± sample standard deviation over the seeds that are named. Epochs or settings are "
+    "not the paper's, so there is nothing published to stand beside."
 )
 WHOLE_TABLES = (
     f"All cells of `{WHOLE}`. What has no record is not run; in brackets are the published numbers. The seeds behind a "
@@ -92,21 +93,21 @@ def page(text: str, root: Path) -> str:
 def generated(root: Path) -> str:
     """All of the page that is not written by hand."""
     published = yaml.safe_load((root / PUBLISHED).read_text())
-    found, reduced = recorded(root, STUDIES), recorded(root, REDUCED)
+    found, asked = recorded(root, STUDIES), recorded(root, QUESTIONS)
     parts = ["## Every cell that was run\n"]
     parts.append(list_of_runs(found, published).markdown() if found else "There are no records yet.\n")
-    if reduced:
-        configs = dict.fromkeys(f"`{cell.config}`" for cell in reduced)
-        parts += ["## Questions that less than the budget answers\n", list_of_runs(reduced, None).markdown()]
-        parts.append(f"These cells are of {', '.join(configs)}, which says what was asked.\n")
-    if found + reduced:
+    if asked:
+        configs = dict.fromkeys(f"`{cell.config}`" for cell in asked)
+        parts += ["## Questions that runs with other settings answer\n", list_of_runs(asked, None).markdown()]
+        parts.append(f"What is asked stands at the top of {' and '.join(configs)}.\n")
+    if found + asked:
         parts += ["## Convergence\n", f"![Errors over epochs of the cells that were run]({CURVES.name})\n"]
         parts.append(f"{CURVES_TEXT}\n")
     parts += ["## The paper's tables\n", f"{WHOLE_TABLES}\n", *_tables(root, found, published)]
     return "\n".join(parts)
 
 
-def recorded(root: Path, studies: tuple[Path, ...] = STUDIES + REDUCED) -> list[Recorded]:
+def recorded(root: Path, studies: tuple[Path, ...] = STUDIES + QUESTIONS) -> list[Recorded]:
     """All cells that are in the records of these studies, in the order of the studies."""
     found = []
     for config in studies:
@@ -126,7 +127,7 @@ def recorded(root: Path, studies: tuple[Path, ...] = STUDIES + REDUCED) -> list[
 
 
 def list_of_runs(found: list[Recorded], published: dict[str, Any] | None) -> Table:
-    """Every cell, beside its published numbers unless it is reduced, with the command that repeats it."""
+    """Every cell with the command that repeats it, beside its published numbers if these are given."""
     comparison = ["Published", "Ratio", "Deviations"] if published else []
     header = ["Cell", "Seeds", "Epochs", *(part for name in QUANTITIES.values() for part in (name, *comparison))]
     body = []
@@ -138,7 +139,7 @@ def list_of_runs(found: list[Recorded], published: dict[str, Any] | None) -> Tab
             texts += _comparison(ours, _published(cell, quantity, published)) if published else []
         versions = dict.fromkeys(run.record["version"] for run in cell.runs)
         body.append([*texts, ", ".join(versions), f"`{repetition(cell)}`"])
-    return Table(RUNS if published else REDUCED_RUNS, [], [*header, "Version", "Repeat it"], body)
+    return Table(RUNS if published else ASKED_RUNS, [], [*header, "Version", "Repeat it"], body)
 
 
 def words(block: Block, cell: Cell) -> str:
