@@ -16,7 +16,9 @@ SOURCE = str(Path(workflow.snakefile).resolve().parents[1] / "src")
 sys.path.insert(0, SOURCE)
 # Jobs run the interpreter that runs snakemake, whether or not its environment is activated.
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-os.environ.update(PYTHONPATH=SOURCE, PATH=PATH)
+# Modules that a problem of one's own imports may be on the path of the user.
+PYTHONPATH = os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")]))
+os.environ.update(PYTHONPATH=PYTHONPATH, PATH=PATH)
 
 from stcl.study import modules
 from stcl.study.cells import SELECTED

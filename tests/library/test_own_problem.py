@@ -27,10 +27,18 @@ EXAMPLE = PROJECT / "examples" / "workflow"
 
 
 @pytest.mark.workflow
-def test_a_file_and_a_config_block_are_a_study(tmp_path):
-    """Built from where the file stands; the derivative term lowers both errors, and an edit reruns what it should."""
+def test_a_file_and_a_config_block_are_a_study(tmp_path, monkeypatch):
+    """Built from where the file stands; the derivative term lowers both errors, and an edit reruns what it should.
+
+    The file imports a module from the user's own path, which jobs must have, too.
+    """
     workflow = Workflow(tmp_path)
     shutil.copytree(EXAMPLE, tmp_path / "examples/workflow")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/mine.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    with (tmp_path / "examples/workflow/poisson.py").open("a") as file:
+        file.write("import mine\n")
     workflow.config = yaml.safe_load((EXAMPLE / "poisson.yaml").read_text())
     code, output = workflow.run("poisson")
     assert code == 0, output

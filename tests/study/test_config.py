@@ -122,6 +122,9 @@ def test_numbers_that_arrive_as_text_are_numbers(config):
         ),
         ("studies.long_runs.heat", {"n_train": 8, "epochs": 4}, "long_runs.heat: problem 'heat' is not among"),
         ("studies.long_runs.diffusion", {"n_train": 8, "epochs": 4}, "λ is known for N in .16., got 8"),
+        ("studies.inverse.navier_stokes.sampling.steps", 1, "sampling.steps: .*greater than or equal to 2"),
+        ("figures", {"colormap": "virids"}, "figures.colormap: matplotlib has no 'virids'; did you mean 'viridis'"),
+        ("problems.burgers.basis", "white", r"problems.burgers.basis: .* network's grid, \(12,\), .* of shape \(36,\)"),
         ("studies.conditioning.options", {"heat": {}}, "studies.conditioning.options.heat: not among the problems"),
         ("problems.diffusion.methods.stcl.q", 0, "problems.diffusion.methods.stcl.q: .*greater than 0"),
         ("problems.diffusion.methods.offline_di.q", 9, "9 directions per update are more than the bank's 8"),
@@ -201,6 +204,38 @@ def test_a_recorded_update_cannot_look_up_what_is_kept(config):
     config["problems"]["diffusion"]["training"]["cuda_graphs"] = True
     with pytest.raises(ConfigError, match=r"problems.diffusion.methods.stcl.form: solver direct asks at every update"):
         parse(config)
+
+
+def test_a_recorded_update_cannot_look_up_what_is_kept_in_a_comparison_either(config):
+    loss = {"form": {"name": "solved_target", "solver": {"name": "direct"}}}
+    study = {"n_train": 8, "more": [16], "lambda": 1.0, "losses": {"targets": loss}}
+    config["studies"]["beyond"] = {"diffusion": study}
+    parse(config)
+    study["training"] = {"epochs": 3, "cuda_graphs": True}
+    with pytest.raises(ConfigError, match=r"beyond.diffusion.losses.targets: solver direct asks at every update"):
+        parse(config)
+
+
+@pytest.mark.parametrize(
+    ("study", "settings"),
+    [
+        ("long_runs", {"diffusion": {"n_train": 8, "epochs": 4}}),
+        ("beyond", {"diffusion": {"n_train": 8, "more": [16], "lambda": 1.0, "losses": {"own": {"inputs": "both"}}}}),
+    ],
+)
+def test_a_variance_needs_two_updates_in_every_study(config, study, settings):
+    """The main trainings have N = 16 and a batch of 8."""
+    config["selection"] = "fixed"
+    config["studies"][study] = settings
+    parse(config)
+    config["problems"]["diffusion"]["training"]["gradient_variance"] = True
+    with pytest.raises(ConfigError, match=rf"studies.{study}.diffusion.n_train: N = 8 is one update of 8 an epoch"):
+        parse(config)
+
+
+@pytest.mark.parametrize("name", ["viridis", "tab20", "RdBu_r"])
+def test_any_colour_map_of_matplotlib_will_do(config, name):
+    assert parse(config | {"figures": {"colormap": name}}).figures.colormap == name
 
 
 def test_an_unknown_problem_is_refused(config):

@@ -1,5 +1,6 @@
 """What must hold between the keys of a configuration. Each check yields a sentence for everything that does not."""
 
+import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from stcl.study.schema import (
     Beyond,
     ConditioningAblation,
     Config,
+    Figures,
     Forms,
     LongRun,
     Methods,
@@ -23,6 +25,7 @@ from stcl.study.schema import (
 
 # The comparisons of run times have these names. A problem's own comparison has the name of the problem.
 TAKEN = ("minres_iterations", "sketch_runtime")
+DEFAULT_COLORMAP = Figures.model_fields["colormap"].default
 
 
 def check(config: Config) -> Iterator[str]:
@@ -34,8 +37,18 @@ def check(config: Config) -> Iterator[str]:
     for name in config.figures.relative:
         if name not in config.problems:
             yield f"figures.relative: problem {name!r} is not among {', '.join(config.problems)}"
+    yield from _check_colormap(config.figures.colormap)
     for key in ("seeds", "tune_seeds"):
         yield from _check_unique(key, getattr(config, key))
+
+
+def _check_colormap(name: str) -> Iterator[str]:
+    if name != DEFAULT_COLORMAP:  # it is known, and matplotlib takes its time to import
+        from matplotlib import colormaps
+
+        if name not in colormaps:
+            near = difflib.get_close_matches(name, colormaps, n=1)
+            yield f"figures.colormap: matplotlib has no {name!r}{f'; did you mean {near[0]!r}?' if near else ''}"
 
 
 def _check_name(name: str, loaded: str) -> Iterator[str]:
@@ -79,6 +92,13 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
             f"{where}.methods.offline_di.q: {offline.q} directions per update are more than the bank's "
             f"{settings.bank.train}; raise bank.train or lower q"
         )
+    if offline is not None and settings.basis == "white":
+        shape = problem.directions(1, "train").shape[1:]
+        if shape != problem.layout.input_shape:
+            yield (
+                f"{where}.basis: white noise is drawn on the network's grid, {problem.layout.input_shape}, and the "
+                f"solver of {loaded} takes directions of shape {shape} for the bank; use prior, or leave offline_di out"
+            )
     stcl = settings.methods.stcl
     if stcl is not None:
         yield from (f"{where}.methods.stcl.form: {reason}" for reason in rule.refusals(stcl.settled_form, problem))
@@ -90,11 +110,7 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
 
 def _check_training(where: str, training: Training, sizes: list[int], directions: int | None) -> Iterator[str]:
     """Every finding about a training with these sizes N and this number of validation directions."""
-    if training.gradient_variance and min(sizes) <= training.batch:
-        yield (
-            f"{where}.gradient_variance: N = {min(sizes)} is one update of {training.batch} an epoch, a variance needs "
-            f"two; use a smaller batch"
-        )
+    yield from _check_variance(f"{where}.gradient_variance", training, sizes)
     if training.jacobian_every is not None and directions is None:
         yield f"{where}.jacobian_every: there are no validation directions; give bank.val"
     if (training.jacobian_every or 0) > training.epochs:
@@ -103,6 +119,14 @@ def _check_training(where: str, training: Training, sizes: list[int], directions
         yield f"{where}.finish_after: it is more than the epochs of a training, {training.epochs}"
     if training.monitor == "jacobian" and training.jacobian_every != 1:
         yield f"{where}.monitor: the Jacobian error must be measured at every epoch; set jacobian_every: 1"
+
+
+def _check_variance(where: str, training: Training, sizes: list[int]) -> Iterator[str]:
+    if training.gradient_variance and min(sizes) <= training.batch:
+        yield (
+            f"{where}: N = {min(sizes)} is one update of {training.batch} an epoch, and the gradient's variance, "
+            f"training.gradient_variance, needs two; use a smaller batch"
+        )
 
 
 def _check_recording(where: str, form: FormSettings, training: Training) -> Iterator[str]:
@@ -184,6 +208,7 @@ def _check_ablation(where: str, study: Any, name: str, config: Config) -> Iterat
         if form is not None and form.name != "krylov_target":
             yield f"{where}: sTCL's form of {name} is {form.name}, which has no steps; use one with krylov_target"
         yield from _check_unique(f"{where}.steps", study.steps)
+        yield from _check_variance(f"{where}.n_train", settings.training, [study.n_train])
         return
     yield from _check_unique(f"{where}.grids", study.grids)
     yield from _check_unique(f"{where}.q", study.q)
@@ -254,6 +279,8 @@ def _check_beyond(where: str, study: Beyond, name: str, config: Config) -> Itera
                 yield from _check_known_lambda(where, method, chosen, sizes, settings, config)
     if study.training is not None:
         yield from _check_training(f"{where}.training", study.training, study.sizes, settings.bank.val)
+    else:
+        yield from _check_variance(f"{where}.n_train", settings.training, study.sizes)
     if study.q is not None and study.q > settings.bank.train:
         yield f"{where}.q: {study.q} directions per update are more than the bank's {settings.bank.train}"
     try:
@@ -268,6 +295,7 @@ def _check_beyond(where: str, study: Beyond, name: str, config: Config) -> Itera
         loss = study.loss(label, settings.stcl)
         yield from (f"{where}.losses.{label}.form: {reason}" for reason in rule.refusals(loss.settled_form, problem))
         yield from (f"{where}.losses.{label}.{reason}" for reason in rule.input_refusals(loss, problem))
+        yield from _check_recording(f"{where}.losses.{label}", loss.settled_form, study.training or settings.training)
 
 
 def _check_known_lambda(
@@ -309,6 +337,7 @@ def _check_long_run(where: str, study: LongRun, settings: ProblemSettings, selec
         yield f"{where}.n_train: {study.n_train} is more than samples.train = {settings.samples.train}"
     if study.epochs < settings.training.epochs:
         yield f"{where}.epochs: {study.epochs} is less than the main trainings have, {settings.training.epochs}"
+    yield from _check_variance(f"{where}.n_train", settings.training, [study.n_train])
     by_size = any(isinstance(getattr(c, "lam", None), dict) for _, c in settings.methods.enabled())
     if (selection == "validation" or by_size) and study.n_train not in settings.train_sizes:
         yield f"{where}.n_train: λ is known for N in {settings.train_sizes}, got {study.n_train}; use one of them"

@@ -34,7 +34,7 @@ class Sampling(Settings):
     """Delayed-acceptance Markov chains, whose proposals come from the surrogate and which the solver corrects."""
 
     chains: Positive = Field(16, description="number of chains, which advance together")
-    steps: Positive = Field(150, description="number of steps of each chain; the first fifth is not counted")
+    steps: int = Field(150, description="number of steps of each chain; the first fifth is not counted", ge=2)
     beta: PositiveFloat = Field(0.5, description="size of a proposal, at most 1, which would be independent", le=1)
 
 

@@ -380,7 +380,7 @@ class Figures(Settings):
     """Appearance of the figures."""
 
     dpi: Positive = Field(150, description="resolution of PNG files in dots per inch")
-    colormap: str = Field("viridis", description="matplotlib colour map of fields", pattern=r"^[A-Za-z_]+$")
+    colormap: str = Field("viridis", description="matplotlib colour map of fields")
     relative: list[Name] = Field(
         default_factory=list,
         description="problems whose panel of the figure `convergence` shows the mean relative error of the validation "
