@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
@@ -83,7 +84,7 @@ class TangentConsistency(nn.Module):
         self,
         equation: DiscreteEquation | Callable[[Tensor, Tensor], Any],
         form: str | FormSettings = "auto",
-        directions: DirectionsOf = None,
+        directions: DirectionsOf | np.ndarray = None,
         q: int = 4,
         lam: float = 1.0,
         weighting: Weighting | None = None,
@@ -95,8 +96,10 @@ class TangentConsistency(nn.Module):
             raise ValueError(f"form must be 'auto', one of {', '.join(FORMS)}, or a form's settings, got {form!r}")
         if q < 1 or not lam > 0:
             raise ValueError(f"expected q ≥ 1 directions and a positive lam, got q = {q}, lam = {lam}")
-        if isinstance(directions, str) and directions != "white":
-            raise ValueError(f"directions must be None, 'white', a tensor or a function, got {directions!r}")
+        if isinstance(directions, np.ndarray):
+            directions = torch.as_tensor(directions)
+        if not (directions is None or callable(directions) or isinstance(directions, Tensor) or directions == "white"):
+            raise ValueError(f"directions must be None, 'white', a tensor, an array or a function, got {directions!r}")
         if scale is not None and not isinstance(scale, Scale):
             raise ValueError(f"scale must be a stcl.Scale(a=(mean, deviation), u=(mean, deviation)), got {scale!r}")
         if value not in VALUES:
@@ -149,7 +152,8 @@ class TangentConsistency(nn.Module):
         of the prediction.
         """
         a, u = _tensors(model, a, u)
-        spaces = self._spaces(a, u)
+        with _no_autocast(a):
+            spaces = self._spaces(a, u)
         inputs, label = spaces.inputs(a), None if u is None else spaces.responses(u, "labels u")
         v = self._drawn(a)
         prediction, w = _as_precise(a, *value_and_tangents(model, a, v))
@@ -243,9 +247,11 @@ class TangentConsistency(nn.Module):
                     f"what differs between samples. Make it beforehand from a few training samples: equation = "
                     f"stcl.Equation(residual, a, u); then pass it: stcl.TangentConsistency(equation)"
                 )
-            if scale is not None:
-                a, u = scale.inputs(a), scale.responses(u)
-            self._use(Equation(residual, a, u))  # type: ignore[arg-type]  # what is no equation is a function
+            with torch.inference_mode(False):  # the equation outlives the caller's context, and so do its states
+                a, u = a.clone(), u.clone()
+                if scale is not None:
+                    a, u = scale.inputs(a), scale.responses(u)
+                self._use(Equation(residual, a, u))  # type: ignore[arg-type]  # what is no equation is a function
         elif self._first and u is not None:
             check_batch(self.equation, self.spaces.inputs(a), self.spaces.responses(u, "labels u"))
         return self.spaces
@@ -334,10 +340,8 @@ def _check_tangents(model: Any, w: Tensor) -> None:
     name = type(model).__name__
     if not torch.isfinite(w).all():
         raise TangentError(f"{name} has tangents that are not finite; is it differentiable at its inputs?")
-    if not w.any():
-        raise TangentError(f"{name} has tangents that are all zero: it ignores its input, or detaches it on the way")
     largest, smallest = float(w.detach().abs().max()), torch.finfo(w.dtype).tiny ** 0.5
-    if largest < smallest:
+    if 0 < largest < smallest:  # those of an output layer that starts at zero are zero, and it can learn
         raise TangentError(
             f"tangents of {name} are at most {largest:.1e}, and squares of what is below {smallest:.1e} are zero in "
             f"{w.dtype}. Give larger directions, directions=…, or fields in other units"

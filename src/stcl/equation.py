@@ -152,20 +152,31 @@ def check_batch(equation: DiscreteEquation, a: Tensor, u: Tensor) -> None:
 def held_values(
     residual: Callable[[Tensor, Tensor], Any], unknowns: Unknowns, u: Tensor, a: Tensor
 ) -> tuple[Tensor, Tensor] | None:
-    """The nodes without an equation, and their values in all states; None if the residual does not use them."""
+    """The nodes without an equation that all states agree at, and their values; None if the residual uses none of them.
+
+    Nodes at which states differ belong to an initial frame, for example. They must not enter the residual.
+    """
+
+    def enter(some: Tensor) -> bool:
+        """Whether the residual at the first state changes with the values at `some` nodes."""
+        moved = as_blocks(residual(torch.where(some, u[:1] + u.abs().max(), u[:1]), a[:1]))
+        return not all(torch.equal(x, y) for x, y in zip(moved, as_blocks(residual(u[:1], a[:1])), strict=True))
+
     nodes = torch.ones(u[0].numel(), dtype=torch.bool, device=u.device).index_fill(0, unknowns.index, False)
     nodes, values = nodes.reshape(u.shape[1:]), u.mean(0)
-    moved = as_blocks(residual(torch.where(nodes, u[:1] + u.abs().max(), u[:1]), a[:1]))
-    if all(torch.equal(x, y) for x, y in zip(moved, as_blocks(residual(u[:1], a[:1])), strict=True)):
-        return None
-    spread = float(((u - values) * nodes).abs().max() / u.abs().max())
-    if spread > INPUT_DEPENDENT:
+    spread = (u - values).abs().amax(0) / u.abs().max()
+    differing = nodes & (spread > INPUT_DEPENDENT)
+    if differing.any() and enter(differing):
         raise EquationError(
-            f"{int(nodes.sum())} nodes of u enter the residual without an equation, and differ between the states "
-            f"by {spread:.0%} of the largest |u|. Values that depend on the input, such as an initial frame, must "
-            f"come from it, as in torch.cat([a[:, None], u[:, 1:]], 1); others need an equation, or walls='free'"
+            f"{int(differing.sum())} nodes of u enter the residual without an equation, and differ between the states "
+            f"by {float(spread[differing].max()):.0%} of the largest |u|. One equation fewer than nodes along an axis "
+            f"means that the first node has none, two fewer that the first and the last have none. Values there that "
+            f"depend on the input, such as an initial frame, must come from it, as in "
+            f"torch.cat([a[:, None], u[:, 1:]], 1). If it is other nodes that have none, give these an equation each, "
+            f"such as u − value"
         )
-    return nodes, values
+    same = nodes & ~differing
+    return (same, values) if enter(same) else None
 
 
 def _scored(layout: GivenLayout, unknowns: Unknowns) -> GivenLayout:

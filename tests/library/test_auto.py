@@ -252,3 +252,32 @@ def test_a_solved_target_can_be_asked_for_by_name(name, solver):
 def test_where_no_solver_fits_a_solved_target_is_refused():
     with pytest.raises(ValueError, match="no stepwise solver fits this operator, which is advective"):
         stcl.TangentConsistency(equations.steady_advection(), form="solved_target")
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_solver_that_is_not_worth_matching_does_not_stand_in_for_the_direct_one():
+    """−Δu − 400 u = a, which 20 Krylov steps do not solve. Without labels the exact map still has no loss."""
+    n, h = 13, 1 / 12
+    inside = slice(1, -1)
+
+    def residual(u, a):
+        c = u[:, inside, inside]
+        neighbours = u[:, 2:, inside] + u[:, :-2, inside] + u[:, inside, 2:] + u[:, inside, :-2]
+        return -(neighbours - 4 * c) / h**2 - 400 * c - a[:, inside, inside]
+
+    cells = torch.nn.functional.pad(torch.eye((n - 2) ** 2).reshape(-1, n - 2, n - 2), (1, 1, 1, 1))
+    solution = torch.linalg.inv(residual(cells, torch.zeros_like(cells)).reshape(len(cells), -1))  # A is symmetric
+
+    def solve(a):
+        inner = a[:, inside, inside].flatten(1) @ solution
+        return torch.nn.functional.pad(inner.reshape(-1, n - 2, n - 2), (1, 1, 1, 1))
+
+    a = equations.smooth(8, n, n)
+    equation = stcl.Equation(residual, a, solve(a))
+    found = probe(equation, conditions=False)
+    assert min(error for _, error in found.target_errors) > rule.WORTH_MATCHING
+    loss = stcl.TangentConsistency(equation, directions=a)
+    loss(solve, a)
+    assert loss.last.derivative < 1e-20 * solve(a).square().mean()
+    loss(solve, a, solve(a), unlabelled=a[:4] + a[4:])
+    assert loss.last.derivative < 1e-20 * solve(a).square().mean()

@@ -406,6 +406,52 @@ def test_what_was_prepared_under_inference_mode_can_be_trained_with():
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("form", ["auto", "residual"])
+@pytest.mark.usefixtures("float64")
+def test_a_bare_residual_may_first_be_met_in_inference_mode(form):
+    equation, a, u, solve = linear_equation()
+    model = Linear(1.1 * solve)
+    early, late = (stcl.TangentConsistency(equation.function, form=form, directions=a[:1]) for _ in "ab")
+    with torch.inference_mode():
+        early(model, a, u)
+    gradients = [torch.autograd.grad(loss(model, a, u), model.matrix)[0] for loss in (early, late)]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_under_autocast_the_equation_is_made_and_checked_in_full_precision(ready):
+    """A stencil as a convolution, which autocast would run in half precision."""
+    _, a, u, solve = linear_equation()
+    kernel = torch.tensor([[[-256.0, 512.0, -256.0]]])
+
+    def residual(u, a):
+        return nn.functional.conv1d(u[:, None], kernel)[:, 0] - a[:, 1:-1]
+
+    loss = stcl.TangentConsistency(stcl.Equation(residual, a, u) if ready else residual, form="residual")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss(Linear(1.1 * solve), a, u)
+    assert torch.isfinite(loss.last.derivative)
+
+
+def test_an_output_layer_that_starts_at_zero_can_learn():
+    equation, a, u, _ = linear_equation()
+    model = Linear(torch.zeros(17, 17))
+    loss = stcl.TangentConsistency(equation, form="solved_target")(model, a, u)
+    assert torch.autograd.grad(loss, model.matrix)[0].abs().max() > 0
+
+
+def test_directions_may_be_an_array():
+    equation, a, u, solve = linear_equation()
+    found = []
+    for directions in (a[:1], a[:1].numpy()):
+        loss = stcl.TangentConsistency(equation, directions=directions)
+        loss(Linear(1.1 * solve), a, u)
+        found.append(loss.last.derivative)
+    torch.testing.assert_close(*found)
+    with pytest.raises(ValueError, match=r"directions must be .* an array or a function, got \[1.0\]"):
+        stcl.TangentConsistency(equation, directions=[1.0])
+
+
 # -- units ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from stcl.tangent.unknowns import Unknowns
 
 INPUT_DEPENDENT = 1e-3  # spread of a value, relative to the largest |u|, from which on it depends on the input
 
+STATES = 8  # responses from which it is read what depends on the input
 ROUNDING = 1e-3  # length of a second step, relative to u, that is always short enough
 SOLVES = 2  # right-hand sides of a correction: the step's, and that of its test
 
@@ -59,11 +60,39 @@ class Newton:
 
 
 def nodes(equation: DiscreteEquation) -> tuple[Tensor, Tensor]:
-    """Which values of a response have an equation, and which are the same for two inputs; both [*response_shape]."""
-    a, u = equation.states(2)
+    """Which values of a response have an equation, and which are the same for all inputs; both [*response_shape].
+
+    A face of the grid without equations, such as a wall or an initial frame, is the same for all inputs as a whole or
+    not at all: a few localised initial states may agree at most nodes of their frame.
+    """
+    a, u = equation.states(STATES)
     unknowns = Unknowns(equation.residual(u[:1], a[:1]), equation.layout)
-    own = unknowns.embed(torch.ones(len(unknowns), dtype=u.dtype, device=u.device))
-    return own > 0, (u - u[:1]).abs().amax(0) <= INPUT_DEPENDENT * u.abs().max()
+    own = unknowns.embed(torch.ones(len(unknowns), dtype=u.dtype, device=u.device)) > 0
+    if (u == u[:1]).all():  # one state does not tell what depends on the input
+        return own, torch.zeros_like(own)
+    varying = (u - u[:1]).abs().amax(0) > INPUT_DEPENDENT * u.abs().max()
+    return own, ~(varying | _on_varying_faces(own, varying, len(equation.layout.grid)))
+
+
+def _on_varying_faces(own: Tensor, varying: Tensor, axes: int) -> Tensor:
+    """The values without an equation on faces where one is `varying`; all are [*response_shape], with `axes` of a grid.
+
+    Edges between two faces do not tell which of them it is that varies.
+    """
+    grid = tuple(range(-axes, 0))
+    slabs = [~own.any(dim=[a for a in grid if a != axis], keepdim=True) if axes > 1 else ~own for axis in grid]
+    found = torch.zeros_like(own)
+    for axis, slab in zip(grid, slabs, strict=True):
+        others = [other for other in slabs if other is not slab]
+        n = own.shape[axis]
+        first = (torch.arange(n, device=own.device) < n // 2).view(-1, *[1] * (-axis - 1))
+        for half in (first, ~first):
+            face = (slab & half).expand_as(own)
+            inner = face
+            for other in others:
+                inner = inner & ~other
+            found |= face & (varying & inner).any(dim=grid, keepdim=True)
+    return found & ~own
 
 
 def on_blocks(function: Callable[[Tensor], Tensor], residual: Any) -> Any:

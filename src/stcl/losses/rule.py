@@ -231,7 +231,8 @@ def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings,
     otherwise: Krylov | SpaceTime | None = None
     if isinstance(form, SolvedTarget) and isinstance(form.solver, SpaceTime):
         otherwise = form.solver
-    if isinstance(found.metric, FittedLaplacian):
+    solved = any(error <= WORTH_MATCHING for _, error in found.target_errors)
+    if isinstance(found.metric, FittedLaplacian) and solved:
         steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
         otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
     reason = f"with labels exact targets are matched: A has {found.unknowns} unknowns, few enough to keep its inverse"
