@@ -167,8 +167,8 @@ def _saddle(found: Findings, operators: list[TangentOperator]) -> Findings:
         raise EquationError(
             f"the metric of saddle problems is for walls: expected momentum equations at the {nodes[0]} × {nodes[1]} "
             f"nodes inside the grid {layout.grid}, got {int(first.sum())} for each velocity. Leave equations of walls "
-            f"out of the momentum. If the flow is periodic, return momentum and divergence as one tensor, stacked along the "
-            f"first axis after the batch, and name the form: form='normalized_residual'"
+            f"out of the momentum. If the flow is periodic, return momentum and divergence as one tensor, stacked "
+            f"along the first axis after the batch, and name the form: form='normalized_residual'"
         )
     spacings = [c[1] - c[0] for c in layout.coordinates]
     tables = [basis("sine", m) for m in nodes]
