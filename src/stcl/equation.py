@@ -186,7 +186,7 @@ def _scored(layout: GivenLayout, unknowns: Unknowns) -> GivenLayout:
     """
     if len(unknowns.sizes) == 1:
         return layout
-    count = unknowns.sizes[0] * len(layout.responses) // len(unknowns)
+    count = int(unknowns.response[: unknowns.sizes[0]].max()) + 1  # the first block may have fewer nodes than others
     return replace(layout, scored=layout.responses[:count])
 
 
@@ -202,7 +202,8 @@ def _tensor(name: str, x: Any) -> Tensor:
 
 
 def _squeezed(block: Tensor) -> Tensor:
-    return block.reshape(len(block), *without_ones(block.shape[1:])) if block.ndim > 1 else block
+    """A block without axes of length one; a single equation, such as a gauge, keeps one."""
+    return block.reshape(len(block), *(without_ones(block.shape[1:]) or (1,))) if block.ndim > 1 else block
 
 
 def _named(found: Any) -> Any:

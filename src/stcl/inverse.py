@@ -174,7 +174,7 @@ def map_point(
     if not bool(torch.isfinite(data).all()):
         raise ValueError("the data have values that are not finite; check what was observed")
     scaled = data / noise
-    z = data.new_zeros(len(data), prior.dimension) if start is None else start.clone()
+    z = data.new_zeros(len(data), prior.dimension) if start is None else start.to(data, copy=True)
     if z.shape != (len(data), prior.dimension):
         raise ValueError(f"expected a start of shape {(len(data), prior.dimension)}, got {tuple(z.shape)}")
 

@@ -47,12 +47,11 @@ def probe(equation: DiscreteEquation, conditions: bool = True) -> Findings:
         symmetry_defect=max(symmetry_defect(op) for op in operators),
         direct_residual=_direct_residual(operators),
     )
-    if equation.layout.time_axis is not None:
-        found = _time(found, operators)
-    elif _is_saddle(equation, operators[0]):
+    if equation.layout.time_axis is None and _is_saddle(equation, operators[0]):
         found = _saddle(found, operators)
     else:
-        found = _elliptic(found, operators)
+        _refuse_blocks(equation)
+        found = (_elliptic if equation.layout.time_axis is None else _time)(found, operators)
     return _conditions(found, operators) if conditions else found
 
 
@@ -76,6 +75,19 @@ def _direct_residual(operators: list[TangentOperator]) -> float | None:
         x, info = torch.linalg.solve_ex(matrix, g)
         residuals.append(float((matrix @ x - g).norm() / g.norm()) if info == 0 else math.inf)
     return max(residuals)
+
+
+def _refuse_blocks(equation: DiscreteEquation) -> None:
+    """Blocks are weighed apart, which is known for steady saddle problems alone."""
+    a, u = equation.states(1)
+    blocks = equation.residual(u, a)
+    if not isinstance(blocks, Tensor):
+        raise EquationError(
+            f"residual(u, a) gives {len(blocks)} blocks of shapes "
+            f"{' and '.join(str(tuple(block.shape[1:])) for block in blocks)} for each sample, and this is no steady "
+            f"saddle problem, whose blocks are momentum and divergence; return one tensor: stack the equations of "
+            f"several fields along the first axis after the batch, and leave equations of walls out"
+        )
 
 
 # -- operators that march in time ---------------------------------------------------------------------------------
@@ -150,6 +162,14 @@ def _saddle(found: Findings, operators: list[TangentOperator]) -> Findings:
     if len(layout.grid) != 2:
         raise EquationError(f"the metric of saddle problems is for two dimensions, the grid is {layout.grid}")
     nodes = [n - 2 for n in layout.grid]
+    first = (unknowns.response == 0).cpu()
+    if int(first.sum()) != math.prod(nodes):
+        raise EquationError(
+            f"the metric of saddle problems is for walls: expected momentum equations at the {nodes[0]} × {nodes[1]} "
+            f"nodes inside the grid {layout.grid}, got {int(first.sum())} for each velocity. Leave equations of walls "
+            f"out of the momentum. If the flow is periodic, return momentum and divergence as one tensor, stacked "
+            f"along the first axis after the batch, and name the form: form='normalized_residual'"
+        )
     spacings = [c[1] - c[0] for c in layout.coordinates]
     tables = [basis("sine", m) for m in nodes]
     waves = list(itertools.product(*[np.unique(np.geomspace(1, m, 5).round().astype(int)) - 1 for m in nodes]))
@@ -157,7 +177,6 @@ def _saddle(found: Findings, operators: list[TangentOperator]) -> Findings:
         [sum(values[k] / h**2 for (_, values), k, h in zip(tables, wave, spacings, strict=True)) for wave in waves]
     )
     modes = torch.zeros(len(waves), len(unknowns), dtype=torch.float64)
-    first = (unknowns.response == 0).cpu()
     modes[:, first] = torch.tensor(np.array([np.outer(tables[0][0][i], tables[1][0][j]).ravel() for i, j in waves]))
     viscosity, speed = [], []
     for operator in operators:

@@ -112,6 +112,51 @@ def test_what_is_wrong_with_a_residual_is_said(residual, message):
         stcl.Equation(residual, a, u, check=False)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_dense_matrices_and_solutions_to_rounding_are_accepted(dtype):
+    """A u = a with Chebyshev's second derivative, whose entries reach 3e5: what is left at a solution is rounding.
+
+    A product of two rows is rounded unlike that of one row. This is no dependence of a sample on the others.
+    """
+    x = np.cos(np.pi * np.arange(33) / 32)
+    signs = np.r_[2, np.ones(31), 2] * (-1) ** np.arange(33)
+    first = np.outer(signs, 1 / signs) / (x[:, None] - x + np.eye(33))
+    first -= np.diag(first.sum(1))
+    second = torch.as_tensor((first @ first)[1:-1]).to(dtype)
+
+    def residual(u, a):
+        return -u @ second.T - a[:, 1:-1]
+
+    a = torch.as_tensor(np.polynomial.chebyshev.chebval(x, np.random.default_rng(0).standard_normal((6, 8)))).to(dtype)
+    u = torch.nn.functional.pad(torch.linalg.solve(-second[:, 1:-1], a[:, 1:-1].T).T, (1, 1))
+    assert len(stcl.Equation(residual, a, u, check=dtype == torch.float64).unknowns) == 31
+
+
+def test_a_node_without_a_value_off_the_data_is_not_compared():
+    """√(u − 1) has none below u = 1, where the data may be."""
+    a, u = states(N)
+    stcl.Equation(lambda u, a: laplace(u, a) + (u[:, 1:-1] - 1).sqrt(), a, u.abs() + 1 + 1e-3, check=False)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-12])
+def test_derivatives_are_right_in_any_unit(unit):
+    """Harmonic means of a permeability in m², which bend at once if it moves by more than its size.
+
+    The second input, a load, has another unit.
+    """
+
+    def residual(u, a):
+        k, load = a[:, 0] / unit, a[:, 1]
+        flux = 2 * k[:, 1:] * k[:, :-1] / (k[:, 1:] + k[:, :-1]) * (u[:, 1:] - u[:, :-1]) * (N - 1)
+        return -(flux[:, 1:] - flux[:, :-1]) * (N - 1) - load[:, 1:-1]
+
+    a, u = states(N)
+    both = torch.stack([unit * (a / 4).exp(), a], 1)
+    assert len(stcl.Equation(residual, both, u, check=False).unknowns) == N - 2
+    with pytest.raises(stcl.EquationError, match=r"in a is \d+% away from its finite difference"):
+        stcl.Equation(lambda u, a: residual(u, torch.stack([a[:, 0].detach(), a[:, 1]], 1)), both, u, check=False)
+
+
 @pytest.mark.parametrize(
     ("a", "u", "options", "message"),
     [

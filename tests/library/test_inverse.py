@@ -117,6 +117,18 @@ def test_a_start_near_the_minimum_saves_evaluations():
     torch.testing.assert_close(again.z, found.z)
 
 
+def test_a_start_takes_the_type_of_the_data_and_stays_as_it_was():
+    """A start in single precision, as of a network, does not lower that of the answer."""
+    data = observe(model(prior()(normals(6, 3, seed=11))))
+    start = normals(6, 3, seed=12).float()
+    given = start.clone()
+    found = inverse.map_point(model, observe, data, 0.5, prior(), start=start, tolerance=1e-6, steps=200)
+    expected = inverse.map_point(model, observe, data, 0.5, prior(), start=start.double(), tolerance=1e-6, steps=200)
+    assert found.z.dtype == DOUBLE
+    assert torch.equal(found.z, expected.z)
+    assert torch.equal(start, given)
+
+
 # -- prior, sensors, spectra ------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from stcl import Equation, probe, problems
+from stcl import Equation, EquationError, TangentConsistency, probe, problems
 from stcl.diagnosis import _spectrum, histogram
 from stcl.losses import metrics, rule
 from stcl.tangent.operator import TangentOperator
@@ -156,3 +156,98 @@ def test_a_probe_gives_the_same_numbers_twice():
     for field in ("condition_raw", "condition_metric", "lowest", "nearest", "symmetry_defect", "alignment"):
         assert getattr(again, field) == pytest.approx(getattr(first, field), rel=1e-9)
     assert rule.choose(again)[0].solver == rule.choose(first)[0].solver
+
+
+def difference(f, axis, n):
+    return (f.roll(-1, axis) - f.roll(1, axis)) * n / 2
+
+
+def periodic_stokes(u, a):
+    """−Δy + ∇p − a and ∇·y on a periodic square of n × n nodes, u = (y1, y2, p)."""
+    y, p, n = u[:, :2], u[:, 2], u.shape[-1]
+    bent = 4 * y - sum(y.roll(shift, axis) for shift in (1, -1) for axis in (-1, -2))
+    gradient = torch.stack([difference(p, -2, n), difference(p, -1, n)], 1)
+    return n**2 * bent + gradient - a, difference(y[:, 0], -2, n) + difference(y[:, 1], -1, n)
+
+
+class PeriodicFlow(torch.nn.Module):
+    """The exact solution for loads without a mean, mode by mode; the weight makes it a model."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones((), dtype=torch.float64))
+
+    def forward(self, a):
+        n = a.shape[-1]
+        angle = 2 * torch.pi * torch.fft.fftfreq(n, dtype=torch.float64)
+        waves = torch.stack(torch.meshgrid(1j * n * angle.sin(), 1j * n * angle.sin(), indexing="ij"))
+        bent = 2 * n**2 * ((1 - angle.cos())[:, None] + 1 - angle.cos())
+        square = waves.abs().square().sum(0)
+        load = torch.fft.fft2(a)
+        p = -(waves * load).sum(1) / torch.where(square > 1e-9, square, torch.inf)
+        y = (load - waves * p[:, None]) / torch.where(bent > 1e-9, bent, torch.inf)
+        return self.weight * torch.fft.ifft2(torch.cat([y, p[:, None]], 1)).real
+
+
+def test_a_periodic_flow_is_refused_and_the_advice_works():
+    """The metric is for walls. The exact solution has no loss with the form that is named instead."""
+    n, exact = 16, PeriodicFlow()
+    x = torch.arange(n, dtype=torch.float64) / n
+    parts = [torch.sin(2 * torch.pi * (k * x[:, None] + m * x) + k) for k, m in ((1, 0), (0, 1), (1, 2), (2, -1))]
+    shares = torch.randn(4, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    a = torch.einsum("bfk,kij->bfij", shares, torch.stack(parts))
+    u = exact(a).detach()
+    with pytest.raises(EquationError, match=r"14 × 14 nodes inside the grid .* got 256 .*form='normalized_residual'"):
+        probe.probe(Equation(periodic_stokes, a, u))
+
+    def stacked(u, a):
+        momentum, divergence = periodic_stokes(u, a)
+        return torch.cat([momentum, divergence[:, None]], 1)
+
+    loss = TangentConsistency(Equation(stacked, a, u), form="normalized_residual")
+    loss(exact, a, u)
+    assert loss.last.derivative < 1e-24
+
+
+POISSON_BLOCKS = {
+    "walls": lambda u, a: (bent(u) - a[:, 1:-1], torch.stack([u[:, 0], u[:, -1]], 1)),
+    "single": lambda u, a: (bent(u) - a[:, 1:-1], u[:, :1], u[:, -1:]),
+    "fields": lambda u, a: (bent(u[:, 0]) - a[:, 1:-1], bent(u[:, 1]) - 2 * a[:, 1:-1]),
+    "in time": lambda u, a: ((u[:, 1:] - u[:, :-1]) * 8 - a[:, 1:], u[:, :1]),
+}
+
+
+def bent(u):
+    return -(u[:, 2:] - 2 * u[:, 1:-1] + u[:, :-2]) * 64
+
+
+@pytest.mark.parametrize("blocks", POISSON_BLOCKS)
+@pytest.mark.parametrize("form", ["auto", "preconditioned_residual"])
+def test_blocks_that_are_no_saddle_are_refused_with_what_to_do(blocks, form):
+    shape = (2, 9) if blocks == "fields" else (9,)
+    a, u = equations.smooth(4, 9), equations.walled(4, *shape, axes=1)
+    equation = Equation(POISSON_BLOCKS[blocks], a, u, time_axis=0 if blocks == "in time" else None, check=False)
+    model = torch.nn.Sequential(torch.nn.Linear(9, u[0].numel()), torch.nn.Unflatten(1, shape)).double()
+    with pytest.raises(EquationError, match=r"stack the equations of several fields .* leave equations of walls out"):
+        TangentConsistency(equation, form=form)(model, a, u)
+
+
+@pytest.mark.parametrize("gauge", [False, True])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_saddle_may_have_its_divergence_at_all_nodes_and_a_gauge(everywhere, gauge):
+    """Velocities are scored, whatever nodes the blocks have; the metric's numbers are those of the momentum."""
+    made = equations.stokes(9)
+    a, u = made.states(4)
+
+    def residual(u, a):
+        momentum, divergence, boundary = made.function(u, a)
+        if everywhere:
+            slopes = [torch.gradient(u[:, i], spacing=1 / 8, dim=i + 1)[0] for i in range(2)]
+            divergence = slopes[0] + slopes[1]
+        return momentum, divergence, boundary, *([u[:, 2].mean((1, 2))[:, None]] if gauge else [])
+
+    equation = Equation(residual, a, u, saddle=True, check=False)
+    assert equation.layout.scored == ("u1", "u2")
+    found, expected = (probe.probe(e, conditions=False).metric for e in (equation, made))
+    assert found.viscosity == pytest.approx(expected.viscosity, rel=1e-10)
+    metrics.load(equation, found)

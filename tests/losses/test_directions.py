@@ -6,6 +6,7 @@ import torch
 from reference import OPTIONS
 
 from stcl import problems
+from stcl.losses.batch_directions import BatchDirections
 from stcl.losses.directions import SketchDirections
 from stcl.losses.settings import Sketch
 
@@ -64,3 +65,24 @@ def test_white_noise_is_isotropic():
     sketch = directions("burgers", basis="white", q=5000)
     v = sketch.draw(1)[0].numpy()
     np.testing.assert_allclose(v.T @ v / len(v) * v.shape[1], np.eye(v.shape[1]), atol=0.12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_later_batch_of_equal_inputs_has_directions_of_zero(dtype):
+    """Not of the rounding in its mean, which would have unit norm."""
+    drawn = BatchDirections(None, q=2)
+    drawn.inputs = torch.rand(7, 5, dtype=dtype)
+    torch.testing.assert_close(drawn.draw(7).norm(dim=-1), torch.ones(7, 2, dtype=dtype))
+    drawn.inputs = drawn.inputs[:1].expand(7, 5) / 3
+    assert not drawn.draw(7).any()
+
+
+def test_directions_of_a_batch_have_the_covariance_of_its_inputs():
+    """Up to their norm: in a plane in which the inputs spread ten times as much one way as the other."""
+    torch.manual_seed(0)
+    drawn = BatchDirections(None, q=5000)
+    drawn.inputs = torch.randn(4, 2, dtype=torch.float64) * torch.tensor([10.0, 1.0]) + 1e3
+    v = drawn.draw(4).flatten(0, 1)
+    expected = torch.randn(20000, 2, dtype=torch.float64) @ torch.linalg.cholesky(torch.cov(drawn.inputs.T)).T
+    expected = expected / expected.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(v.T @ v / len(v), expected.T @ expected / len(v), rtol=0, atol=0.01)

@@ -6,6 +6,7 @@ import torch
 from reference import reference
 
 from stcl import problems
+from stcl.core.layout import Layout
 from stcl.losses import forms, metrics, settings
 from stcl.losses.metrics.fitted_laplacian import complete
 from stcl.tangent.laplacian_fit import fit_laplacian
@@ -48,6 +49,42 @@ def test_the_operators_diagonal_is_that_of_its_matrix(name):
     for i in range(3):
         matrix = TangentOperator(ref.problem, ref.u[i], ref.a[i]).matrix()
         torch.testing.assert_close(found[i].flatten(), matrix.diagonal())
+
+
+@pytest.mark.parametrize(
+    "grids",
+    [[(n,) for n in range(5, 40)], [(n, m) for n in (5, 6, 9, 11) for m in (5, 6, 8, 11)], [(5, 6, 8), (8, 5, 5)]],
+    ids=["1d", "2d", "3d"],
+)
+def test_the_diagonal_on_periodic_grids_of_any_size(grids):
+    """The first and the last node of an axis are neighbours, too, and must not be probed together."""
+    for nodes in grids:
+        axes = tuple("xyz"[: len(nodes)])
+        size = int(np.prod(nodes))
+        matrix = torch.zeros(size, size)
+        index = torch.arange(size).reshape(nodes)
+        matrix[index.flatten(), index.flatten()] = torch.rand(size)
+        for axis in range(len(nodes)):
+            for shift in (1, -1):
+                matrix[index.flatten(), index.roll(shift, axis).flatten()] = torch.rand(size)
+
+        class Periodic:
+            layout = Layout(
+                axes,
+                tuple(np.arange(n) / n for n in nodes),
+                (1.0,) * len(nodes),
+                ("a",),
+                ("u",),
+                (*axes, "a"),
+                axes,
+                ("u",),
+            )
+
+            def residual(self, u, a, matrix=matrix):
+                return (u.flatten(1) @ matrix.T).reshape(u.shape) - a
+
+        found = diagonal(Periodic(), torch.rand(1, *nodes), torch.rand(1, *nodes), torch.Size(nodes))
+        torch.testing.assert_close(found.flatten(), matrix.diagonal())
 
 
 class TwoSpecies:

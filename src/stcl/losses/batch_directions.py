@@ -29,8 +29,10 @@ class BatchDirections:
     def draw(self, batch: int) -> Tensor:
         lead, source, shape = (batch, self.q), self.source, tuple(self.inputs.shape[1:])
         if source is None:
-            # A batch of equal inputs has no direction, and 0/0 becomes a direction of zero, which costs nothing.
-            return combinations(self._differing(batch), lead).nan_to_num(nan=0.0)
+            # Equal inputs are exactly zero apart, while their mean is rounded. So a batch of them has no direction, and
+            # 0/0 becomes a direction of zero, which costs nothing.
+            inputs = self._differing(batch)
+            return combinations(inputs - inputs[:1], lead).nan_to_num(nan=0.0)
         if isinstance(source, str):
             noise = torch.randn(*lead, *shape, dtype=self.inputs.dtype, device=self.inputs.device)
             return unit_norm(noise, len(shape))
