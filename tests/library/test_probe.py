@@ -222,7 +222,7 @@ def bent(u):
 
 
 @pytest.mark.parametrize("blocks", POISSON_BLOCKS)
-@pytest.mark.parametrize("form", ["auto", "preconditioned_residual"])
+@pytest.mark.parametrize("form", ["auto", "residual"])
 def test_blocks_that_are_no_saddle_are_refused_with_what_to_do(blocks, form):
     shape = (2, 9) if blocks == "fields" else (9,)
     a, u = equations.smooth(4, 9), equations.walled(4, *shape, axes=1)

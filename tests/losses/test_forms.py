@@ -8,6 +8,7 @@ import torch
 from reference import reference, surrogate
 
 from stcl import problems
+from stcl.core.errors import EquationError
 from stcl.equation import Equation
 from stcl.losses import forms, metrics, rule, settings
 from stcl.losses.newton import Newton
@@ -391,7 +392,7 @@ def test_targets_that_were_not_solved_are_not_matched_and_counted():
 def test_blocks_are_refused_where_nothing_weighs_them():
     ref = reference("navier_stokes")
     form = forms.load(ref.problem, settings.Residual())
-    with pytest.raises(TypeError, match="one tensor, got the blocks momentum, divergence, boundary"):
+    with pytest.raises(EquationError, match="one tensor, got the blocks momentum, divergence, boundary"):
         form(ref.a, ref.u, ref.v, ref.w, label=ref.u)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stcl.core.errors import EquationError
 from stcl.core.interfaces import Differentiable, DiscreteEquation
 from stcl.tangent.scalar_factors import ScalarFactors
 
@@ -67,8 +68,9 @@ def _forward(function: Callable, at: tuple[Tensor, ...], along: tuple[Tensor, ..
 def single_block(r: Any, form: str) -> Tensor:
     """The residual as one tensor; a form that does not know how to weigh blocks refuses them."""
     if not isinstance(r, Tensor):
-        raise TypeError(
-            f"form {form} takes a residual that is one tensor, got the blocks {', '.join(r._fields)}; use "
-            f"preconditioned_residual with a metric that weighs them"
+        raise EquationError(
+            f"{form} takes a residual that is one tensor, got the blocks {', '.join(r._fields)}. If they are momentum "
+            f"and divergence, use preconditioned_residual; else stack the equations of several fields along the first "
+            f"axis after the batch, and leave equations of walls out"
         )
     return r
