@@ -2,8 +2,10 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import (
@@ -21,6 +23,13 @@ from stcl.reporting.tables import (
     wallclock,
 )
 from stcl.reporting.tables.by_problem import row
+from stcl.reporting.tables.plan import table_plans
+from stcl.study.config import parse
+from stcl.study.names import problem_name
+from stcl.study.plan import Plan
+
+CONFIG = Path(__file__).parents[2] / "config"
+DIFFUSION = {"problem": "diffusion", "loaded": "diffusion", "n_train": 8}  # what an ablation is of
 
 
 @pytest.fixture
@@ -140,8 +149,55 @@ def timing(path, cells):
 def test_steps_of_the_solver_with_their_time(run, tmp_path):
     folders = [run("helmholtz-m3/N8/stcl/lam1/seed0", 0.02, 0.2), run("helmholtz-m3/N8/stcl/lam1/seed1", 0.04, 0.2)]
     seconds = timing(tmp_path / "t.json", {"helmholtz-m3/N8/stcl/lam1/seed0": {"epoch_seconds": 0.5, "epochs": 60}})
-    table = minres_iterations.build({"variants": {"helmholtz-m3": {"steps": 3}}}, [*folders, seconds], None)
+    spec = {"variants": {"helmholtz-m3": {"steps": 3}}, "problem": "helmholtz", "loaded": "helmholtz", "n_train": 8}
+    table = minres_iterations.build(spec, [*folders, seconds], None)
     assert table.body == [["3", "3.00 ± 1.41", "20.00 ± 0.00", "30"]]
+    assert "for Helmholtz with N = 8" in table.caption
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "changes"),
+    [
+        ("minres_iterations", "[3.50 ± 0.45]", {"problem": "diffusion"}),  # Helmholtz with m = 1
+        ("minres_iterations", "[3.50 ± 0.45]", {"n_train": 128}),
+        ("sketch_resolution", "[4.41 ± 0.23]", {"problem": "helmholtz"}),  # diffusion on 32² with q = 1
+        ("sketch_resolution", "[4.41 ± 0.23]", {"n_train": 512}),
+        ("gradient_variance", "[9.83e-07 ± 5.88e-07]", {"problem": "helmholtz"}),
+        ("sketch_runtime", "[3.69]", {"problem": "helmholtz"}),  # diffusion on 64² with q = 1
+        ("sketch_runtime", "[3.69]", {"n_train": 512}),
+        ("sketch_runtime", "[3.69]", {"runtime_grid": 32}),
+    ],
+)
+def test_published_numbers_of_an_ablation_stand_beside_its_own_problem_and_size_alone(name, number, changes, tmp_path):
+    """The paper's study with the ablations of another problem, N or grid, and with those of a variant."""
+    config = yaml.safe_load((CONFIG / "paper.yaml").read_text())
+    config["problems"]["diffusion"]["methods"]["stcl"]["form"] = {
+        "name": "krylov_target",
+        "steps": 5,
+        "metric": {"name": "inverse_laplacian"},
+    }
+    config["problems"] = {problem: config["problems"][problem] for problem in ("helmholtz", "diffusion")}
+    for problem in list(config["problems"]):
+        config["problems"][f"{problem}_again"] = config["problems"][problem] | {"problem": problem}
+    own = {"minres_iterations": "helmholtz"}.get(name, "diffusion")
+    study = "minres_iterations" if name == "minres_iterations" else "sketch_count"
+
+    def built(**changes):
+        plan = Plan(parse(config | {"studies": {study: config["studies"][study] | changes}, "figures": {}}))
+        table = table_plans(plan)[name]
+        cells = {path: {"epoch_seconds": 1.0, "epochs": 60} for path in plan.cells if "-q1/" in path}
+        measured = [timing(tmp_path / Path(record).name, cells) for record in table.records]
+        inputs = [*(tmp_path / "runs" / cell.path for cell in table.cells), *measured]
+        published = yaml.safe_load((CONFIG / "published.yaml").read_text())
+        return command.built(table.module, table.spec, inputs, published)
+
+    for problem, shown in ((own, problem_name(own)), (f"{own}_again", f"{problem_name(own)} (again)")):
+        table = built(problem=problem)
+        assert number in table.markdown()
+        assert f"for {shown} with N = {config['studies'][study]['n_train']}" in table.caption
+    other = built(**changes)
+    assert "[" not in other.markdown()
+    assert "ublished" not in other.caption
 
 
 def test_forms_stand_side_by_side(run, tmp_path):
@@ -172,7 +228,7 @@ def test_sketch_tables_average_the_late_epochs(run, tmp_path):
         run("diffusion-n9-q0/N8/fno/lam0/seed0", 0.5, 0.6, data),
         run("diffusion-n9-q2/N8/stcl/lam1/seed0", 0.1, 0.2, history),
     ]
-    spec = {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}, "diffusion-n9-q2": {"grid": 9, "q": 2}}}
+    spec = DIFFUSION | {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}, "diffusion-n9-q2": {"grid": 9, "q": 2}}}
     resolution = sketch.build(spec | {"table": "sketch_resolution", "first_epoch": 2}, folders, None)
     assert resolution.header == ["q", "9², field", "9², Jacobian"]
     assert resolution.body == [["0", "50.00", "60.00"], ["2", "10.00", "20.00"]]
@@ -192,7 +248,7 @@ def test_variances_of_epochs_that_were_not_run_are_those_of_the_epochs_waited(ru
     training = {"epochs": 6, "finish_after": 2}
     path = "diffusion-n9-q0/N8/fno/lam0/seed0"
     folder = run(path, 0.1, 0.1, history, training=training, epochs=4, ended="early")
-    spec = {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}}, "table": "gradient_variance"}
+    spec = DIFFUSION | {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}}, "table": "gradient_variance"}
     table = sketch.build(spec | {"first_epoch": first_epoch}, [folder], None)
     assert next(row["mean"] for row in table.rows if row["quantity"] == "total") == pytest.approx(mean)
     assert sketch.EARLY in table.caption
@@ -209,9 +265,10 @@ def test_the_share_of_the_weighted_variance_says_whether_a_larger_q_is_worth_it(
         run("diffusion-n9-q2/N8/stcl/lam1/seed0", 0.1, 0.2, history(1, 50)),
         run("diffusion-n9-q4/N8/stcl/lam1/seed0"),
     ]
-    spec = {"variants": {f"diffusion-n9-q{q}": {"grid": 9, "q": q} for q in (1, 2, 4)}}
+    spec = DIFFUSION | {"variants": {f"diffusion-n9-q{q}": {"grid": 9, "q": q} for q in (1, 2, 4)}}
     spec |= {"table": "gradient_variance", "first_epoch": 1}
     published = {"gradient_variance": {9: {1: {"raw": [1, 0], "weighted": [3, 0], "total": [20, 0]}}}}
+    published["made_for"] = {"gradient_variance": {"problem": "diffusion", "n_train": 8}}
     table = sketch.build(spec, folders, published)
     assert [line[-1] for line in table.body] == ["10.0 [15.0]", "2.0", "—"]
     assert "2.0 to 10.0 % (published: 15.0 %)" in table.caption
@@ -232,13 +289,14 @@ def test_sketch_counts_and_grids_are_in_the_order_of_numbers(run, tmp_path):
         run(f"{name}/N8/{'stcl' if q else 'fno'}/lam1/seed0", 0.01 * grid, 0.1 * (q + 1)) for name, grid, q in names
     ]
     variants = {name: {"grid": grid, "q": q} for name, grid, q in sorted(names)}
-    table = sketch.build({"table": "sketch_resolution", "variants": variants}, folders, None)
+    spec = DIFFUSION | {"variants": variants}
+    table = sketch.build(spec | {"table": "sketch_resolution"}, folders, None)
     assert table.header == ["q", "9², field", "9², Jacobian", "16², field", "16², Jacobian"]
     assert [line[0] for line in table.body] == ["0", "2", "16"]
     assert [line[2] for line in table.body] == ["10.00", "30.00", "170.00"]
     assert table.body[0][1::2] == ["9.00", "16.00"]
     cells = {f"{name}/N8/stcl/lam1/seed0": {"epoch_seconds": 1.0, "epochs": 60} for name in sorted(variants)}
-    runtime = sketch_runtime.build({"variants": variants, "grid": 9}, [timing(tmp_path / "t.json", cells)], None)
+    runtime = sketch_runtime.build(spec | {"grid": 9}, [timing(tmp_path / "t.json", cells)], None)
     assert [line[0] for line in runtime.body] == ["0", "2", "16"]
 
 

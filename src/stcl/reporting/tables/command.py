@@ -68,6 +68,14 @@ def with_variants(published: dict[str, Any] | None, quantity: str, spec: dict[st
     return published | {quantity: shared | numbers}
 
 
+def numbers_made_for(published: dict[str, Any] | None, table: str, **ours: str | int) -> dict[Any, Any]:
+    """The published numbers of a table of one problem, N and maybe grid, if these are `ours`. Else there are none.
+
+    The problem is what is loaded, so that a variant has the numbers of its problem.
+    """
+    return published[table] if published is not None and published["made_for"][table] == ours else {}
+
+
 def with_notes(table: Table, quantity: str, spec: dict[str, Any], published: dict[str, Any] | None) -> Table:
     """The table with what its caption must say about variants, and about settings behind the published numbers."""
     notes = [spec["note"]] if "note" in spec else []
