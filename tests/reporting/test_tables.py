@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,22 @@ def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
     rows = written(table, tmp_path)
     missing = next(row for row in rows if row["method"] == "offline_di")
     assert (missing["mean"], missing["std"], missing["n_seeds"], missing["n_unfinished"]) == ("", "", "0", "2")
+
+
+@pytest.mark.parametrize("wrong", [math.inf, math.nan])
+def test_an_error_that_is_not_finite_is_counted_and_has_no_mean(two_seeds, run, tmp_path, wrong):
+    folders = [
+        *two_seeds,
+        run("diffusion/N8/stcl/lam1/seed2", wrong, 0.2),
+        run("diffusion/N8/stcl/lam1/seed3"),
+        run("diffusion/N8/offline_di/lam1/seed0", wrong, 0.2),
+    ]
+    published = {"field_error": {"diffusion": {8: {"stcl": [6.0, 0.5]}}}}
+    for theirs, shown in ((None, "1 of 3 not finite"), (published, "1 of 3 not finite [6.00 ± 0.50]")):
+        table = errors.build({"table": "field_error"}, folders, theirs)
+        assert table.body[0][2:] == ["50.00", f"{shown} (1 missing)", "not finite"]
+    row = next(row for row in written(table, tmp_path) if row["method"] == "stcl")
+    assert (row["mean"], row["std"], row["n_seeds"], row["n_unfinished"]) == ("", "", "3", "1")
 
 
 @pytest.mark.parametrize("log", ["diffusion/N8/fno/lam0/seed0", "diffusion"])
@@ -416,6 +433,18 @@ def test_inverse_problems_show_means_over_seeds_and_what_is_missing(tmp_path):
     assert set(lines["Nonlinear diffusion", "sTCL"].values()) >= {"missing"}
     assert lines["Burgers", "FNO"]["Gradient"] == "missing"
     assert [row["status"] for row in table.rows] == ["done", "done", "done", "missing", "missing"]
+
+
+def test_a_misfit_without_a_response_of_the_solver_is_no_number(tmp_path):
+    """The stage sets it to infinity. It has no mean with those of other seeds, which would hide it."""
+    cells = [f"diffusion/N8/{method}/seed{seed}" for method in ("fno/lam0", "stcl/lam1") for seed in (0, 1, 2)]
+    misfits = dict(zip(cells, (2.0, math.inf, 1.0, math.inf, math.inf), strict=False))
+    path = tmp_path / "diffusion.json"
+    path.write_text(json.dumps({"cells": {cell: {"misfit": misfit} for cell, misfit in misfits.items()}}))
+    table = inverse.build({"cells": cells}, [path], None)
+    place = table.header.index("Misfit")
+    assert [line[place] for line in table.body] == ["1 of 3 not finite", "2 of 2 not finite (1 missing)"]
+    assert "it is not finite if the solver has no response there" in table.caption
 
 
 def test_the_ablation_goes_from_the_worst_conditioned_form_to_the_best(run, tmp_path):
