@@ -20,7 +20,8 @@ Build = Callable[[dict[str, Any], list[Path], dict[str, Any] | None], Table]
 def main(name: str, build: Build) -> None:
     """Runs `build(spec, inputs, published)` and writes its table. `published` is None unless sizes are the paper's.
 
-    The spec of a study with variants has the problem of each of them in `variant_of`, and what they are in `note`.
+    The spec of a study with variants has the problem of each of them in `variant_of`. What they are, and which problems
+    are in files of the user, is in `note`.
     """
     parser = argparse.ArgumentParser(prog=f"python -m stcl.reporting.tables.{name}", description=build.__doc__)
     parser.add_argument("--spec", type=json.loads, required=True, help="what the table holds, as JSON")

@@ -122,14 +122,14 @@ def _claims(plan: Plan) -> TablePlan:
 
 def spec_of_variants(plan: Plan) -> dict[str, str]:
     """The problem of each variant of a study."""
-    return {name: plan.config.loaded(name) for name in plan.config.problems if plan.config.loaded(name) != name}
+    return variants(plan.config.model_dump(mode="json", by_alias=True))
 
 
 def _described(plan: Plan) -> dict[str, Any]:
-    """What the specs of tables say about variants. A study without variants says nothing."""
+    """What the specs of tables say about variants and files of the user. A study without them says nothing."""
     config = plan.config.model_dump(mode="json", by_alias=True)
-    found = variants(config)
-    return {"variant_of": found, "note": " ".join(differences(config))} if found else {}
+    found = {"variant_of": variants(config), "note": " ".join(differences(config))}
+    return {key: value for key, value in found.items() if value}
 
 
 def _forms(plan: Plan) -> TablePlan:
