@@ -242,6 +242,18 @@ def test_sketch_counts(run, timing):
     assert rows["time_linear"]["cells"] == "timing/sketch_runtime.json"
 
 
+def test_a_reduced_study_is_judged_by_the_problems_that_it_has(cell):
+    """Diffusion alone answers for diffusion and Navier-Stokes. The caption says so, and is silent on Burgers."""
+    built, rows = table(cell("diffusion", 8, (0.5, 2), (0.2, 0.7), (0.1, 0.5)))
+    row = rows["field_di_lower"]
+    assert (row["ours"], row["verdict"], row["not_run"]) == ("1 of 1", "holds", "")
+    assert "judged by those that this study has" in built.caption
+    assert "Burgers" not in built.caption
+    full, rows = table(cell("diffusion", 128, (0.5, 2), (0.2, 0.7), (0.1, 0.5)), reduced=False)
+    assert rows["field_di_lower"]["verdict"] == "not run"
+    assert "judged by those that this study has" not in full.caption
+
+
 def test_the_caption_of_a_reduced_study_says_so(cell, tmp_path):
     built, _ = table(cell("burgers", 8, (0.5, 2), (0.1, 1), (0.1, 1)))
     assert "published values are of the full size" in built.caption
