@@ -45,7 +45,7 @@ def run(tmp_path):
         folder.mkdir(parents=True)
         spec = {"problem": problem or block, "n_train": 8, "method": method}
         (folder / "train.json").write_text(json.dumps({"spec": spec}))
-        (folder / "errors.json").write_text("{}")
+        (folder / "errors.json").write_text(json.dumps({"spec": spec}))
         np.savez(folder / "errors.npz", field=np.array(field), jacobian=np.array(jacobian))
         rows = [",".join(map(str, (epoch, *values))) for epoch, values in enumerate(history, start=1)]
         names = ["epoch", "data", "val_mse", "val_relative", "val_jacobian"][: 1 + len([*history, (0, 0)][0])]

@@ -47,7 +47,8 @@ def run(results):
             spec = {"lam": lam, "training": {"epochs": 7} | (training or {})}
             record |= {"spec": spec, "seconds": 1.0, "contents": {"train": "da7a"}}
             (folder / "train.json").write_text(json.dumps(record))
-            (folder / "errors.json").write_text(json.dumps({"field_error": field, "jacobian_error": jacobian}))
+            errors = {"spec": spec, "field_error": field, "jacobian_error": jacobian}
+            (folder / "errors.json").write_text(json.dumps(errors))
             (folder / "history.csv").write_text(history)
         if log is not None:
             file = results / "logs/train" / f"{path}.log"
@@ -107,6 +108,15 @@ def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
     rows = written(table, tmp_path)
     missing = next(row for row in rows if row["method"] == "offline_di")
     assert (missing["mean"], missing["std"], missing["n_seeds"], missing["n_unfinished"]) == ("", "", "0", "2")
+
+
+def test_errors_of_an_earlier_training_do_not_count(two_seeds):
+    """A cell was trained again, and its evaluation has not begun."""
+    train = two_seeds[1] / "train.json"
+    train.write_text(json.dumps(json.loads(train.read_text()) | {"best_epoch": 6}))
+    assert [run.status for run in read_runs(two_seeds)] == ["done", "missing", "done"]
+    table = errors.build({"table": "field_error"}, two_seeds, None)
+    assert table.body == [["Nonlinear diffusion", "8", "50.00", "4.00 (1 missing)"]]
 
 
 @pytest.mark.parametrize("wrong", [math.inf, math.nan])
