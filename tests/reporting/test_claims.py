@@ -163,7 +163,7 @@ def test_a_study_of_full_size_needs_the_papers_cells(cell):
 
 @pytest.mark.parametrize("wrong", [float("inf"), float("nan")])
 def test_an_error_that_is_not_finite_gives_no_verdict(cell, run, wrong):
-    folders = cell("burgers", 8, (0.5, 2), (0.1, 1), (0.1, 1)) + [run("burgers/N8/stcl/lam1/seed1", wrong, 1)]
+    folders = [*cell("burgers", 8, (0.5, 2), (0.1, 1), (0.1, 1)), run("burgers/N8/stcl/lam1/seed1", wrong, 1)]
     row = table(sorted(folders))[1]["field_below_fno"]
     assert (row["ours"], row["verdict"]) == ("—", "not run")
 

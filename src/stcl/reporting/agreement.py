@@ -173,10 +173,10 @@ def _published(recorded: Recorded, quantity: str, published: dict[str, Any]) -> 
     variant = dict(block.variant)
     made = {"problem": block.problem, "n_train": cell.n_train}
     if "grid" in variant:
-        numbers = command.numbers_made_for(published, "sketch_resolution", **made)
+        numbers = command.numbers_made_for(published, "sketch_resolution", made)
         return numbers.get(variant["grid"], {}).get(variant["q"], {}).get(quantity)
     if "steps" in variant:
-        numbers = command.numbers_made_for(published, "minres_iterations", **made)
+        numbers = command.numbers_made_for(published, "minres_iterations", made)
         return numbers.get(variant["steps"], {}).get(quantity)
     if block.name != block.key:
         return None

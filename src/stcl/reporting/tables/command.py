@@ -69,7 +69,7 @@ def with_variants(published: dict[str, Any] | None, quantity: str, spec: dict[st
     return published | {quantity: shared | numbers}
 
 
-def numbers_made_for(published: dict[str, Any] | None, table: str, **ours: str | int) -> dict[Any, Any]:
+def numbers_made_for(published: dict[str, Any] | None, table: str, ours: dict[str, Any]) -> dict[Any, Any]:
     """The published numbers of a table of one problem, N and maybe grid, if these are `ours`. Else there are none.
 
     The problem is what is loaded, so that a variant has the numbers of its problem.

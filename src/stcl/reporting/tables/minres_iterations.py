@@ -26,7 +26,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     `spec` has the problem, what is loaded for it, n_train, and the m of each block in `variants`.
     """
     ours = {"problem": spec["loaded"], "n_train": spec["n_train"]}
-    numbers = command.numbers_made_for(published, "minres_iterations", **ours)
+    numbers = command.numbers_made_for(published, "minres_iterations", ours)
     timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
     seconds = training_seconds(timings)
     runs = read_runs([path for path in inputs if path.suffix != ".json"])

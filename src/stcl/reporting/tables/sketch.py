@@ -44,7 +44,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         members = list(grouped)
         for quantity in QUANTITIES[table]:
             entries[variants[block]["grid"], variants[block]["q"], quantity] = measured(members, quantity)
-    theirs = command.numbers_made_for(published, table, problem=spec["loaded"], n_train=spec["n_train"])
+    theirs = command.numbers_made_for(published, table, {"problem": spec["loaded"], "n_train": spec["n_train"]})
 
     def text(grid: int, q: int, quantity: str) -> str:
         if q == 0 and quantity in ("raw", "weighted"):

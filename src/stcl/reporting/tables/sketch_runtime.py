@@ -22,7 +22,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     `spec` has the problem, what is loaded for it, n_train, the grid, and q of each block in `variants`.
     """
     ours = {"problem": spec["loaded"], "n_train": spec["n_train"], "grid": spec["grid"]}
-    numbers = command.numbers_made_for(published, "sketch_runtime", **ours)
+    numbers = command.numbers_made_for(published, "sketch_runtime", ours)
     timing = json.loads(inputs[0].read_text())
     minutes = {spec["variants"][block]["q"]: s / 60 for (block, _), s in training_seconds([timing]).items()}
     base = minutes.get(0)
