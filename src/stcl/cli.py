@@ -147,8 +147,10 @@ def _records(arguments: argparse.Namespace) -> None:
     records = importlib.import_module("stcl.reporting.records")
     status = importlib.import_module("stcl.reporting.status")
     try:
-        written = records.write(arguments.results, version=arguments.version, times=arguments.times)
         ((_, plan),) = status.studies([arguments.results], arguments.configfile)
+        for reason in records.left_out(plan, arguments.results):
+            print(f"left out: {reason}")
+        written = records.write(plan, arguments.results, version=arguments.version, times=arguments.times)
         checked = records.check(plan)
     except (ValueError, OSError) as error:
         raise SystemExit(f"error: {error}") from error

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from stcl import problems
+from stcl.core.evaluated import measured_for
 from stcl.operators.build import build_surrogate
 from stcl.operators.surrogate import Surrogate
 from stcl.problems.base import Problem, Split
@@ -151,7 +152,7 @@ def _errors(folder: Path, record: dict[str, Any]) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     errors = _json(path)
-    if any(errors.get(key) != record[key] for key in ("spec", "best_epoch")):
+    if not measured_for(record, errors):
         raise ValueError(f"{path} was measured for another training than {folder / 'train.json'}; run snakemake again")
     return errors
 

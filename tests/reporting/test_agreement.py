@@ -14,6 +14,8 @@ from stcl.reporting.figures import convergence
 from stcl.reporting.runs import read_runs
 from stcl.reporting.sources import source
 from stcl.reporting.tables.variance_share import mean_variance
+from stcl.study.config import parse
+from stcl.study.plan import Plan
 
 PROJECT = Path(__file__).parents[2]
 
@@ -63,7 +65,8 @@ def project(tmp_path):
         spec = {"lam": None, "training": training}
         train = {"spec": spec, "version": "9.9", "epochs": 300, "ended": "early", "contents": {}}
         (folder / "train.json").write_text(json.dumps(train))
-        (folder / "errors.json").write_text(json.dumps({"field_error": field, "jacobian_error": 10 * field}))
+        errors = {"spec": spec, "field_error": field, "jacobian_error": 10 * field}
+        (folder / "errors.json").write_text(json.dumps(errors))
         write_history(folder / "history.csv", 300)
     return tmp_path
 
@@ -112,10 +115,12 @@ def test_results_come_before_records(tmp_path):
     assert source(f"runs/{cell}", results, [kept]) == results / "runs" / cell
     for folder in (kept / cell, results / "runs" / cell):
         folder.mkdir(parents=True)
-        (folder / "train.json").touch()
+        (folder / "train.json").write_text('{"best_epoch": 7}')
         if folder.is_relative_to(results):
             assert source(f"runs/{cell}/train.json", results, [kept]) == kept / cell / "train.json"  # not yet evaluated
-        (folder / "errors.json").touch()
+            (folder / "errors.json").write_text('{"best_epoch": 6}')
+            assert source(f"runs/{cell}", results, [kept]) == kept / cell  # it was trained again since
+        (folder / "errors.json").write_text('{"best_epoch": 7}')
         assert source(f"runs/{cell}", results, [kept]) == folder
         assert source(f"runs/{cell}/train.json", results, [kept]) == folder / "train.json"
     (kept / "timing").mkdir()
@@ -130,7 +135,8 @@ def test_a_thinned_history_gives_the_numbers_of_the_whole(project, tmp_path):
     whole.parent.mkdir(parents=True)
     whole.symlink_to(project / "records/paper-small" / cell)
     write_history(whole / "history.csv", 1000)
-    (kept,) = records.write(project / "results/paper-small", tmp_path / "records2/records")
+    plan = Plan(parse(yaml.safe_load((PROJECT / "config/paper-small.yaml").read_text())))
+    (kept,) = records.write(plan, project / "results/paper-small", tmp_path / "records2/records")
     few, many = read_runs([kept, whole])
     assert len(few.history()) == 250
     for part in ("raw", "total"):

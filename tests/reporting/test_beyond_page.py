@@ -98,7 +98,8 @@ def test_a_recorded_study_has_a_table(tmp_path):
         folder.mkdir(parents=True)
         spec = {"lam": 1.0, "training": {"epochs": 1000}}
         (folder / "train.json").write_text(json.dumps({"spec": spec, "version": "9.9", "epochs": 300}))
-        (folder / "errors.json").write_text(json.dumps({"field_error": error, "jacobian_error": 2 * error}))
+        errors = {"spec": spec, "field_error": error, "jacobian_error": 2 * error}
+        (folder / "errors.json").write_text(json.dumps(errors))
     text = beyond.generated(tmp_path)
     lines = {line.split("|")[2].strip(): line for line in text.splitlines() if line.startswith("| Nonlinear diffusion")}
     assert "5.00 ± 1.41 |" in lines["sTCL, solved targets"]

@@ -161,6 +161,13 @@ def test_a_study_of_full_size_needs_the_papers_cells(cell):
     assert "reduced" not in built.caption
 
 
+@pytest.mark.parametrize("wrong", [float("inf"), float("nan")])
+def test_an_error_that_is_not_finite_gives_no_verdict(cell, run, wrong):
+    folders = [*cell("burgers", 8, (0.5, 2), (0.1, 1), (0.1, 1)), run("burgers/N8/stcl/lam1/seed1", wrong, 1)]
+    row = table(sorted(folders))[1]["field_below_fno"]
+    assert (row["ours"], row["verdict"]) == ("—", "not run")
+
+
 @pytest.mark.parametrize(("diffusion", "verdict"), [(25.0, "does not hold"), (5.0, "holds")])
 def test_training_times_are_compared_where_they_were_measured(cell, timing, diffusion, verdict):
     folders = cell("diffusion", 8, (0.5, 2), (0.2, 0.7), (0.1, 0.5))
@@ -233,6 +240,18 @@ def test_sketch_counts(run, timing):
     assert ours["variance_resolution_weighted"] == ("1 of 2", "does not hold")
     assert ours["time_linear"] == ("R² = 1.0000, largest deviation 0.0 % of the longest time", "holds")
     assert rows["time_linear"]["cells"] == "timing/sketch_runtime.json"
+
+
+def test_a_reduced_study_is_judged_by_the_problems_that_it_has(cell):
+    """Diffusion alone answers for diffusion and Navier-Stokes. The caption says so, and is silent on Burgers."""
+    built, rows = table(cell("diffusion", 8, (0.5, 2), (0.2, 0.7), (0.1, 0.5)))
+    row = rows["field_di_lower"]
+    assert (row["ours"], row["verdict"], row["not_run"]) == ("1 of 1", "holds", "")
+    assert "judged by those that this study has" in built.caption
+    assert "Burgers" not in built.caption
+    full, rows = table(cell("diffusion", 128, (0.5, 2), (0.2, 0.7), (0.1, 0.5)), reduced=False)
+    assert rows["field_di_lower"]["verdict"] == "not run"
+    assert "judged by those that this study has" not in full.caption
 
 
 def test_the_caption_of_a_reduced_study_says_so(cell, tmp_path):

@@ -45,7 +45,7 @@ def run(tmp_path):
         folder.mkdir(parents=True)
         spec = {"problem": problem or block, "n_train": 8, "method": method}
         (folder / "train.json").write_text(json.dumps({"spec": spec}))
-        (folder / "errors.json").write_text("{}")
+        (folder / "errors.json").write_text(json.dumps({"spec": spec}))
         np.savez(folder / "errors.npz", field=np.array(field), jacobian=np.array(jacobian))
         rows = [",".join(map(str, (epoch, *values))) for epoch, values in enumerate(history, start=1)]
         names = ["epoch", "data", "val_mse", "val_relative", "val_jacobian"][: 1 + len([*history, (0, 0)][0])]
@@ -346,6 +346,20 @@ def test_losses_stand_beside_what_more_samples_give(tmp_path):
         point = drawn["sTCL, fresh inputs"]
         assert (point.get_xdata()[0], point.get_ydata()[0]) == (50.0, fresh)
         assert {text.get_text() for text in ax.texts} == {"4", "16"}
+
+
+def test_every_loss_beyond_the_labels_is_drawn_however_many_there_are(tmp_path):
+    losses = ["", *(f"loss_{i}" for i in range(1, 11))]
+    cell = {"problem": "diffusion", "method": "stcl", "n_train": 4, "std": ""}
+    rows = [
+        cell | {"loss": loss, "quantity": quantity, "mean": 9 - 0.1 * place, "seconds": 10 + place}
+        for quantity in ("field_error", "jacobian_error")
+        for place, loss in enumerate(losses)
+    ]
+    figure = beyond.draw({}, [table(tmp_path / "beyond.csv", rows)])
+    for ax in figure.axes:
+        assert [c.lines[0].get_xdata()[0] for c in ax.containers] == [10 + place for place in range(11)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == "sTCL, loss 10"
 
 
 def test_equal_figures_are_equal_files(tmp_path):

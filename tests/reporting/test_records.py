@@ -2,13 +2,15 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 import yaml
 
-from stcl.reporting import records
+from stcl import cli
+from stcl.reporting import records, status
 from stcl.reporting.runs import read_history
 from stcl.study.config import parse
 from stcl.study.plan import Plan
@@ -41,9 +43,10 @@ def run(results: Path, plan: Plan, path: str, epochs: int = 7, test: str = "test
     folder = results / "runs" / path
     folder.mkdir(parents=True)
     spec = plan.train_spec(plan.cells[path]).json_dict() | changes
-    train = {"spec": spec, "contents": CONTENTS, "code": "c", "version": "1.2", "seconds": 9.0}
+    train = {"spec": spec, "best_epoch": 5, "contents": CONTENTS, "code": "c", "version": "1.2", "seconds": 9.0}
     (folder / "train.json").write_text(json.dumps(train))
-    (folder / "errors.json").write_text(json.dumps({"spec": spec, "field_error": 0.1, "contents": {"data": test}}))
+    errors = {"spec": spec, "best_epoch": 5, "field_error": 0.1, "contents": {"data": test}}
+    (folder / "errors.json").write_text(json.dumps(errors))
     with (folder / "history.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, history(1)[0])
         writer.writeheader()
@@ -54,7 +57,7 @@ def test_a_record_has_everything_but_the_weights(tmp_path, plan):
     results, kept = tmp_path / "results/tiny", tmp_path / "records"
     run(results, plan, FNO)
     (results / "runs" / FNO / "weights.pt").write_text("many numbers")
-    (folder,) = records.write(results, kept)
+    (folder,) = records.write(plan, results, kept)
     assert folder == kept / "tiny" / FNO
     assert {file.name for file in folder.iterdir()} == {"train.json", "errors.json", "history.csv"}
     made = json.loads((results / "runs" / FNO / "train.json").read_text())
@@ -75,13 +78,13 @@ def test_times_are_kept_on_request(tmp_path, plan, times):
     }.items():
         (results / name).parent.mkdir(parents=True)
         (results / name).write_text(json.dumps(content))
-    (folder,) = records.write(results, kept, times=times)
+    (folder,) = records.write(plan, results, kept, times=times)
     assert "seconds" not in json.loads((folder / "train.json").read_text())  # other trainings may have run beside it
     assert "seconds" not in read_history(folder / "history.csv")[0]
     ledger = json.loads((kept / "tiny/banks/diffusion/train.ledger.json").read_text())
     assert ledger == ({"seconds": 3.0, "check_seconds": 1.0} if times else {}) | {"solves": 7, "spec": {"n": 1}}
     assert (kept / "tiny/timing/diffusion.json").exists() is times
-    records.write(results, kept)  # what was measured once is not lost
+    records.write(plan, results, kept)  # what was measured once is not lost
     assert ("seconds" in json.loads((kept / "tiny/banks/diffusion/train.ledger.json").read_text())) is times
 
 
@@ -91,18 +94,18 @@ def test_a_record_says_which_version_made_it(tmp_path, plan):
     train = results / "runs" / FNO / "train.json"
     train.write_text(json.dumps({k: v for k, v in json.loads(train.read_text()).items() if k != "version"}))
     with pytest.raises(records.RecordError, match="which version made it; give it with --version"):
-        records.write(results, kept)
-    (folder,) = records.write(results, kept, version="0.9")
+        records.write(plan, results, kept)
+    (folder,) = records.write(plan, results, kept, version="0.9")
     assert json.loads((folder / "train.json").read_text())["version"] == "0.9"
     train.write_text(json.dumps(json.loads(train.read_text()) | {"version": "0.8"}))
-    (folder,) = records.write(results, kept, version="0.9")
+    (folder,) = records.write(plan, results, kept, version="0.9")
     assert json.loads((folder / "train.json").read_text())["version"] == "0.9"
 
 
 def test_a_key_that_is_newer_than_a_record_has_its_default(tmp_path, plan):
     results, kept = tmp_path / "tiny", tmp_path / "records"
     run(results, plan, STCL)
-    (folder,) = records.write(results, kept)
+    (folder,) = records.write(plan, results, kept)
     for name in ("train.json", "errors.json"):
         content = json.loads((folder / name).read_text())
         del content["spec"]["training"]["cuda_graphs"], content["spec"]["settings"]["weighting"]["decay"]
@@ -119,12 +122,12 @@ def test_a_key_that_is_newer_than_a_record_has_its_default(tmp_path, plan):
 def test_a_training_that_was_not_evaluated_has_no_record(tmp_path, plan):
     run(tmp_path / "tiny", plan, FNO)
     (tmp_path / "tiny/runs" / FNO / "errors.json").unlink()
-    assert records.write(tmp_path / "tiny", tmp_path / "records") == []
+    assert records.write(plan, tmp_path / "tiny", tmp_path / "records") == []
 
 
 def test_a_thinned_history_keeps_means_and_ends(tmp_path, plan):
     run(tmp_path / "tiny", plan, FNO, epochs=1003)
-    (folder,) = records.write(tmp_path / "tiny", tmp_path / "records")
+    (folder,) = records.write(plan, tmp_path / "tiny", tmp_path / "records")
     rows, full = read_history(folder / "history.csv"), history(1003)
     assert len(rows) <= records.ROWS
     assert sum(row["epochs"] for row in rows) == 1003
@@ -148,7 +151,7 @@ def test_a_record_that_does_not_fit_is_refused(tmp_path, plan, spoil, message):
     results, kept = tmp_path / "tiny", tmp_path / "records"
     run(results, plan, FNO)
     spoil(results, plan)
-    records.write(results, kept)
+    records.write(plan, results, kept)
     with pytest.raises(records.RecordError, match=message):
         records.check(plan, kept)
 
@@ -156,7 +159,7 @@ def test_a_record_that_does_not_fit_is_refused(tmp_path, plan, spoil, message):
 def test_a_record_of_another_study_or_training_is_refused(tmp_path, plan):
     results, kept = tmp_path / "tiny", tmp_path / "records"
     run(results, plan, FNO)
-    (folder,) = records.write(results, kept)
+    (folder,) = records.write(plan, results, kept)
     elsewhere = kept / "tiny" / FNO.replace("N16", "N17")
     elsewhere.parent.mkdir(parents=True)
     folder.rename(elsewhere)
@@ -164,16 +167,38 @@ def test_a_record_of_another_study_or_training_is_refused(tmp_path, plan):
         records.check(plan, kept)
     elsewhere.rename(folder)
     errors = json.loads((folder / "errors.json").read_text())
-    errors["spec"]["seed"] = 5
-    (folder / "errors.json").write_text(json.dumps(errors))
-    with pytest.raises(records.RecordError, match=r"train\.json and errors\.json are of different trainings"):
-        records.check(plan, kept)
+    for other in ({"spec": errors["spec"] | {"seed": 5}}, {"best_epoch": 6}):
+        (folder / "errors.json").write_text(json.dumps(errors | other))
+        with pytest.raises(records.RecordError, match=r"train\.json and errors\.json are of different trainings"):
+            records.check(plan, kept)
+
+
+def test_what_the_study_does_not_have_or_has_trained_again_is_left_out_and_named(tmp_path, monkeypatch, capsys):
+    """Cells of earlier settings stay below the results. Only what is left of them is written, and fits."""
+    config = yaml.safe_load((ROOT / "config/test/tiny.yaml").read_text()) | {"selection": "fixed"}
+    plan, results = Plan(parse(config)), Path("results/tiny")
+    monkeypatch.chdir(tmp_path)
+    status.keep_config(config, results)
+    for path in (FNO, STCL, "diffusion/N16/offline_di/lam1/seed0"):
+        run(results, plan, path)
+    gone = STCL.replace("lam1", "lam2")
+    (results / "runs" / STCL).parent.rename((results / "runs" / gone).parent)
+    train = results / "runs/diffusion/N16/offline_di/lam1/seed0/train.json"
+    train.write_text(json.dumps(json.loads(train.read_text()) | {"best_epoch": 6}))
+    monkeypatch.setattr(sys, "argv", ["stcl", "records", "results/tiny"])
+    cli.main()
+    assert capsys.readouterr().out.splitlines() == [
+        f"left out: {train.parent}: its errors do not belong to the training that is there; run snakemake again",
+        f"left out: results/tiny/runs/{gone}: the study tiny has no such cell",
+        "1 records written, 1 in records/tiny checked",
+    ]
+    assert records.folders(Path("records/tiny")) == [Path("records/tiny") / FNO]
 
 
 def test_a_record_may_have_a_seed_that_the_study_has_not(tmp_path, plan):
     results, kept = tmp_path / "tiny", tmp_path / "records"
     run(results, plan, FNO)
-    records.write(results, kept)
+    records.write(plan, results, kept)
     folder = kept / "tiny" / FNO
     for name in ("train.json", "errors.json"):
         content = json.loads((folder / name).read_text())

@@ -219,7 +219,8 @@ def study(tmp_path, config):
         record = {"spec": spec, "contents": {"train": "da7a"}, "device": "cpu", "torch": "2.9", "code": "c0de"}
         record["version"] = "3"
         (folder / "train.json").write_text(json.dumps(record))
-        (folder / "errors.json").write_text(json.dumps({"field_error": 0.1, "jacobian_error": 0.2}))
+        errors = {"spec": spec, "field_error": 0.1, "jacobian_error": 0.2}
+        (folder / "errors.json").write_text(json.dumps(errors))
     (tmp_path / "results/p/tables").mkdir()
     (tmp_path / "results/p/tables/field_error.md").write_text("tables field_error\n\n| a |\n|---|\n| 1 |\n")
     (tmp_path / "config").mkdir()

@@ -30,16 +30,15 @@ LINE += "  val 2.000e-04 (3.21 %)  best 1.000e-04  lr 1.0e-03\n"
 class Study:
     """The folder of a study of one problem whose data is there."""
 
-    def __init__(self, root: Path) -> None:
-        config = yaml.safe_load((PROJECT / "config/test/tiny.yaml").read_text())
-        config |= {"problems": {"helmholtz": config["problems"]["helmholtz"]}, "studies": {}, "selection": "fixed"}
-        config |= {"evaluation": {"jobs": "cell"}}
+    def __init__(self, root: Path, config: dict) -> None:
+        config = config | {"evaluation": {"jobs": "cell"}}
         self.plan, self.root, self.folder = Plan(parse(config)), root, root / "results/tiny"
         status.keep_config(config, self.folder)
+        (name,) = self.plan.datasets
         for split in ("train", "val", "test"):
-            self.write(f"data/helmholtz/{split}.json", {"spec": self.plan.data_spec("helmholtz", split).json_dict()})
+            self.write(f"data/{name}/{split}.json", {"spec": self.plan.data_spec(name, split).json_dict()})
         for split in ("train", "test"):
-            self.write(f"banks/helmholtz/{split}.json", {"spec": self.plan.bank_spec("helmholtz", split).json_dict()})
+            self.write(f"banks/{name}/{split}.json", {"spec": self.plan.bank_spec(name, split).json_dict()})
 
     def write(self, path: str, content: dict) -> None:
         file = self.folder / path
@@ -77,7 +76,9 @@ class Study:
 
 @pytest.fixture
 def study(tmp_path) -> Study:
-    return Study(tmp_path)
+    config = yaml.safe_load((PROJECT / "config/test/tiny.yaml").read_text())
+    problems = {"helmholtz": config["problems"]["helmholtz"]}
+    return Study(tmp_path, config | {"problems": problems, "studies": {}, "selection": "fixed"})
 
 
 def test_one_page_with_done_running_and_failed(study):
@@ -179,6 +180,40 @@ def test_what_was_made_from_other_settings_is_not_done(study):
     assert (study.states("trainings")[FNO], study.states("evaluations")[FNO]) == ("done", "done")
     study.trained(FNO, seed=1)
     assert (study.states("trainings")[FNO], study.states("evaluations")[FNO]) == ("waiting", "waiting")
+
+
+def test_a_training_needs_the_choice_of_its_lambda_and_the_bank_of_its_validation(tmp_path):
+    """Files of an earlier study: a final cell is there, but nothing that says that its λ is the chosen one."""
+    config = yaml.safe_load((PROJECT / "config/test/tiny.yaml").read_text())
+    problem = config["problems"]["diffusion"]
+    problem["bank"]["val"], problem["training"]["jacobian_every"] = 2, 1
+    study = Study(tmp_path, config | {"problems": {"diffusion": problem}, "studies": {}, "selection": "validation"})
+    tuning, final = "diffusion/N16/stcl/lam1/seed0", "diffusion/N16/stcl/lamselected/seed0"
+    for cell in study.plan.cells:
+        study.trained(cell)
+    assert study.states("trainings")[tuning] == "waiting"  # for the bank
+    study.write("banks/diffusion/val.json", {"spec": study.plan.bank_spec("diffusion", "val").json_dict()})
+    assert (study.states("trainings")[tuning], study.states("trainings")[final]) == ("done", "waiting")
+    study.write(f"select/{study.plan.decision(study.plan.cells[final])}.json", {})
+    assert set(study.states("trainings").values()) == {"done"}
+
+
+def test_a_study_that_cannot_be_read_is_named_and_hides_no_other(study, monkeypatch, capsys):
+    config = json.loads((study.folder / "config.json").read_text())
+    config["problems"]["mine"] = config["problems"].pop("helmholtz") | {"problem": "deleted.py"}
+    status.keep_config(config, study.root / "results/old")
+    (study.root / "results/torn").mkdir()
+    (study.root / "results/torn/config.json").write_text("{")
+    monkeypatch.chdir(study.root)
+    monkeypatch.setattr(sys, "argv", ["stcl", "status"])
+    cli.main()
+    page = capsys.readouterr().out
+    assert re.search(r"error: results/old/config\.json: .*\n.*no file deleted\.py", page)
+    assert "error: results/torn/config.json: " in page
+    assert "results/tiny: 5 of " in page
+    monkeypatch.setattr(sys, "argv", ["stcl", "status", "results/old"])
+    with pytest.raises(SystemExit, match=r"results/old/config\.json: .*\n.*no file deleted\.py"):
+        cli.main()
 
 
 def test_long_lists_are_cut_unless_all_is_asked_for(study, monkeypatch):

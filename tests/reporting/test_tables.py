@@ -2,8 +2,11 @@
 
 import csv
 import json
+import math
+from pathlib import Path
 
 import pytest
+import yaml
 
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import (
@@ -21,6 +24,13 @@ from stcl.reporting.tables import (
     wallclock,
 )
 from stcl.reporting.tables.by_problem import row
+from stcl.reporting.tables.plan import table_plans
+from stcl.study.config import parse
+from stcl.study.names import problem_name
+from stcl.study.plan import Plan
+
+CONFIG = Path(__file__).parents[2] / "config"
+DIFFUSION = {"problem": "diffusion", "loaded": "diffusion", "n_train": 8}  # what an ablation is of
 
 
 @pytest.fixture
@@ -37,7 +47,8 @@ def run(results):
             spec = {"lam": lam, "training": {"epochs": 7} | (training or {})}
             record |= {"spec": spec, "seconds": 1.0, "contents": {"train": "da7a"}}
             (folder / "train.json").write_text(json.dumps(record))
-            (folder / "errors.json").write_text(json.dumps({"field_error": field, "jacobian_error": jacobian}))
+            errors = {"spec": spec, "field_error": field, "jacobian_error": jacobian}
+            (folder / "errors.json").write_text(json.dumps(errors))
             (folder / "history.csv").write_text(history)
         if log is not None:
             file = results / "logs/train" / f"{path}.log"
@@ -99,6 +110,31 @@ def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
     assert (missing["mean"], missing["std"], missing["n_seeds"], missing["n_unfinished"]) == ("", "", "0", "2")
 
 
+def test_errors_of_an_earlier_training_do_not_count(two_seeds):
+    """A cell was trained again, and its evaluation has not begun."""
+    train = two_seeds[1] / "train.json"
+    train.write_text(json.dumps(json.loads(train.read_text()) | {"best_epoch": 6}))
+    assert [run.status for run in read_runs(two_seeds)] == ["done", "missing", "done"]
+    table = errors.build({"table": "field_error"}, two_seeds, None)
+    assert table.body == [["Nonlinear diffusion", "8", "50.00", "4.00 (1 missing)"]]
+
+
+@pytest.mark.parametrize("wrong", [math.inf, math.nan])
+def test_an_error_that_is_not_finite_is_counted_and_has_no_mean(two_seeds, run, tmp_path, wrong):
+    folders = [
+        *two_seeds,
+        run("diffusion/N8/stcl/lam1/seed2", wrong, 0.2),
+        run("diffusion/N8/stcl/lam1/seed3"),
+        run("diffusion/N8/offline_di/lam1/seed0", wrong, 0.2),
+    ]
+    published = {"field_error": {"diffusion": {8: {"stcl": [6.0, 0.5]}}}}
+    for theirs, shown in ((None, "1 of 3 not finite"), (published, "1 of 3 not finite [6.00 ± 0.50]")):
+        table = errors.build({"table": "field_error"}, folders, theirs)
+        assert table.body[0][2:] == ["50.00", f"{shown} (1 missing)", "not finite"]
+    row = next(row for row in written(table, tmp_path) if row["method"] == "stcl")
+    assert (row["mean"], row["std"], row["n_seeds"], row["n_unfinished"]) == ("", "", "3", "1")
+
+
 @pytest.mark.parametrize("log", ["diffusion/N8/fno/lam0/seed0", "diffusion"])
 def test_a_failed_evaluation_is_seen_whether_it_is_of_a_cell_or_of_a_block(results, run, log):
     folders = [run("diffusion/N8/fno/lam0/seed0"), run("diffusion-m1/N8/fno/lam0/seed0")]
@@ -140,8 +176,55 @@ def timing(path, cells):
 def test_steps_of_the_solver_with_their_time(run, tmp_path):
     folders = [run("helmholtz-m3/N8/stcl/lam1/seed0", 0.02, 0.2), run("helmholtz-m3/N8/stcl/lam1/seed1", 0.04, 0.2)]
     seconds = timing(tmp_path / "t.json", {"helmholtz-m3/N8/stcl/lam1/seed0": {"epoch_seconds": 0.5, "epochs": 60}})
-    table = minres_iterations.build({"variants": {"helmholtz-m3": {"steps": 3}}}, [*folders, seconds], None)
+    spec = {"variants": {"helmholtz-m3": {"steps": 3}}, "problem": "helmholtz", "loaded": "helmholtz", "n_train": 8}
+    table = minres_iterations.build(spec, [*folders, seconds], None)
     assert table.body == [["3", "3.00 ± 1.41", "20.00 ± 0.00", "30"]]
+    assert "for Helmholtz with N = 8" in table.caption
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "changes"),
+    [
+        ("minres_iterations", "[3.50 ± 0.45]", {"problem": "diffusion"}),  # Helmholtz with m = 1
+        ("minres_iterations", "[3.50 ± 0.45]", {"n_train": 128}),
+        ("sketch_resolution", "[4.41 ± 0.23]", {"problem": "helmholtz"}),  # diffusion on 32² with q = 1
+        ("sketch_resolution", "[4.41 ± 0.23]", {"n_train": 512}),
+        ("gradient_variance", "[9.83e-07 ± 5.88e-07]", {"problem": "helmholtz"}),
+        ("sketch_runtime", "[3.69]", {"problem": "helmholtz"}),  # diffusion on 64² with q = 1
+        ("sketch_runtime", "[3.69]", {"n_train": 512}),
+        ("sketch_runtime", "[3.69]", {"runtime_grid": 32}),
+    ],
+)
+def test_published_numbers_of_an_ablation_stand_beside_its_own_problem_and_size_alone(name, number, changes, tmp_path):
+    """The paper's study with the ablations of another problem, N or grid, and with those of a variant."""
+    config = yaml.safe_load((CONFIG / "paper.yaml").read_text())
+    config["problems"]["diffusion"]["methods"]["stcl"]["form"] = {
+        "name": "krylov_target",
+        "steps": 5,
+        "metric": {"name": "inverse_laplacian"},
+    }
+    config["problems"] = {problem: config["problems"][problem] for problem in ("helmholtz", "diffusion")}
+    for problem in list(config["problems"]):
+        config["problems"][f"{problem}_again"] = config["problems"][problem] | {"problem": problem}
+    own = {"minres_iterations": "helmholtz"}.get(name, "diffusion")
+    study = "minres_iterations" if name == "minres_iterations" else "sketch_count"
+
+    def built(**changes):
+        plan = Plan(parse(config | {"studies": {study: config["studies"][study] | changes}, "figures": {}}))
+        table = table_plans(plan)[name]
+        cells = {path: {"epoch_seconds": 1.0, "epochs": 60} for path in plan.cells if "-q1/" in path}
+        measured = [timing(tmp_path / Path(record).name, cells) for record in table.records]
+        inputs = [*(tmp_path / "runs" / cell.path for cell in table.cells), *measured]
+        published = yaml.safe_load((CONFIG / "published.yaml").read_text())
+        return command.built(table.module, table.spec, inputs, published)
+
+    for problem, shown in ((own, problem_name(own)), (f"{own}_again", f"{problem_name(own)} (again)")):
+        table = built(problem=problem)
+        assert number in table.markdown()
+        assert f"for {shown} with N = {config['studies'][study]['n_train']}" in table.caption
+    other = built(**changes)
+    assert "[" not in other.markdown()
+    assert "published" not in other.caption.lower()
 
 
 def test_forms_stand_side_by_side(run, tmp_path):
@@ -172,7 +255,7 @@ def test_sketch_tables_average_the_late_epochs(run, tmp_path):
         run("diffusion-n9-q0/N8/fno/lam0/seed0", 0.5, 0.6, data),
         run("diffusion-n9-q2/N8/stcl/lam1/seed0", 0.1, 0.2, history),
     ]
-    spec = {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}, "diffusion-n9-q2": {"grid": 9, "q": 2}}}
+    spec = DIFFUSION | {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}, "diffusion-n9-q2": {"grid": 9, "q": 2}}}
     resolution = sketch.build(spec | {"table": "sketch_resolution", "first_epoch": 2}, folders, None)
     assert resolution.header == ["q", "9², field", "9², Jacobian"]
     assert resolution.body == [["0", "50.00", "60.00"], ["2", "10.00", "20.00"]]
@@ -192,7 +275,7 @@ def test_variances_of_epochs_that_were_not_run_are_those_of_the_epochs_waited(ru
     training = {"epochs": 6, "finish_after": 2}
     path = "diffusion-n9-q0/N8/fno/lam0/seed0"
     folder = run(path, 0.1, 0.1, history, training=training, epochs=4, ended="early")
-    spec = {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}}, "table": "gradient_variance"}
+    spec = DIFFUSION | {"variants": {"diffusion-n9-q0": {"grid": 9, "q": 0}}, "table": "gradient_variance"}
     table = sketch.build(spec | {"first_epoch": first_epoch}, [folder], None)
     assert next(row["mean"] for row in table.rows if row["quantity"] == "total") == pytest.approx(mean)
     assert sketch.EARLY in table.caption
@@ -209,9 +292,10 @@ def test_the_share_of_the_weighted_variance_says_whether_a_larger_q_is_worth_it(
         run("diffusion-n9-q2/N8/stcl/lam1/seed0", 0.1, 0.2, history(1, 50)),
         run("diffusion-n9-q4/N8/stcl/lam1/seed0"),
     ]
-    spec = {"variants": {f"diffusion-n9-q{q}": {"grid": 9, "q": q} for q in (1, 2, 4)}}
+    spec = DIFFUSION | {"variants": {f"diffusion-n9-q{q}": {"grid": 9, "q": q} for q in (1, 2, 4)}}
     spec |= {"table": "gradient_variance", "first_epoch": 1}
     published = {"gradient_variance": {9: {1: {"raw": [1, 0], "weighted": [3, 0], "total": [20, 0]}}}}
+    published["made_for"] = {"gradient_variance": {"problem": "diffusion", "n_train": 8}}
     table = sketch.build(spec, folders, published)
     assert [line[-1] for line in table.body] == ["10.0 [15.0]", "2.0", "—"]
     assert "2.0 to 10.0 % (published: 15.0 %)" in table.caption
@@ -232,13 +316,14 @@ def test_sketch_counts_and_grids_are_in_the_order_of_numbers(run, tmp_path):
         run(f"{name}/N8/{'stcl' if q else 'fno'}/lam1/seed0", 0.01 * grid, 0.1 * (q + 1)) for name, grid, q in names
     ]
     variants = {name: {"grid": grid, "q": q} for name, grid, q in sorted(names)}
-    table = sketch.build({"table": "sketch_resolution", "variants": variants}, folders, None)
+    spec = DIFFUSION | {"variants": variants}
+    table = sketch.build(spec | {"table": "sketch_resolution"}, folders, None)
     assert table.header == ["q", "9², field", "9², Jacobian", "16², field", "16², Jacobian"]
     assert [line[0] for line in table.body] == ["0", "2", "16"]
     assert [line[2] for line in table.body] == ["10.00", "30.00", "170.00"]
     assert table.body[0][1::2] == ["9.00", "16.00"]
     cells = {f"{name}/N8/stcl/lam1/seed0": {"epoch_seconds": 1.0, "epochs": 60} for name in sorted(variants)}
-    runtime = sketch_runtime.build({"variants": variants, "grid": 9}, [timing(tmp_path / "t.json", cells)], None)
+    runtime = sketch_runtime.build(spec | {"grid": 9}, [timing(tmp_path / "t.json", cells)], None)
     assert [line[0] for line in runtime.body] == ["0", "2", "16"]
 
 
@@ -358,6 +443,18 @@ def test_inverse_problems_show_means_over_seeds_and_what_is_missing(tmp_path):
     assert set(lines["Nonlinear diffusion", "sTCL"].values()) >= {"missing"}
     assert lines["Burgers", "FNO"]["Gradient"] == "missing"
     assert [row["status"] for row in table.rows] == ["done", "done", "done", "missing", "missing"]
+
+
+def test_a_misfit_without_a_response_of_the_solver_is_no_number(tmp_path):
+    """The stage sets it to infinity. It has no mean with those of other seeds, which would hide it."""
+    cells = [f"diffusion/N8/{method}/seed{seed}" for method in ("fno/lam0", "stcl/lam1") for seed in (0, 1, 2)]
+    misfits = dict(zip(cells, (2.0, math.inf, 1.0, math.inf, math.inf), strict=False))
+    path = tmp_path / "diffusion.json"
+    path.write_text(json.dumps({"cells": {cell: {"misfit": misfit} for cell, misfit in misfits.items()}}))
+    table = inverse.build({"cells": cells}, [path], None)
+    place = table.header.index("Misfit")
+    assert [line[place] for line in table.body] == ["1 of 3 not finite", "2 of 2 not finite (1 missing)"]
+    assert "it is not finite if the solver has no response there" in table.caption
 
 
 def test_the_ablation_goes_from_the_worst_conditioned_form_to_the_best(run, tmp_path):

@@ -307,6 +307,18 @@ def with_beyond(config, **changes):
     return Plan(parse(config))
 
 
+def test_every_training_that_watches_the_jacobian_error_has_its_bank(config):
+    """That of the comparison alone, then those of the problem, of its sketch counts and of the comparison."""
+    config["problems"]["diffusion"]["bank"]["val"] = 2
+    watched = config["problems"]["diffusion"]["training"] | {"jacobian_every": 1}
+    plan = with_beyond(config, training=watched)
+    assert [dataset for dataset, split in plan.banks if split == "val"] == ["diffusion-beyond"]
+    config["problems"]["diffusion"]["training"] = watched
+    plan = with_beyond(config)
+    stores = [dataset for dataset, split in plan.banks if split == "val"]
+    assert sorted(stores) == ["diffusion", "diffusion-beyond", "diffusion-n12", "diffusion-n13"]
+
+
 def test_beyond_the_labels_trains_what_is_not_trained_anyway(config):
     """More samples than the problem has need data of their own, which all of the comparison shares."""
     plan = with_beyond(config)

@@ -171,10 +171,13 @@ def _published(recorded: Recorded, quantity: str, published: dict[str, Any]) -> 
     """The mean and deviation that the paper has for a cell."""
     cell, block = recorded.cell, recorded.block
     variant = dict(block.variant)
+    made = {"problem": block.problem, "n_train": cell.n_train}
     if "grid" in variant:
-        return published["sketch_resolution"].get(variant["grid"], {}).get(variant["q"], {}).get(quantity)
+        numbers = command.numbers_made_for(published, "sketch_resolution", made)
+        return numbers.get(variant["grid"], {}).get(variant["q"], {}).get(quantity)
     if "steps" in variant:
-        return published["minres_iterations"].get(variant["steps"], {}).get(quantity)
+        numbers = command.numbers_made_for(published, "minres_iterations", made)
+        return numbers.get(variant["steps"], {}).get(quantity)
     if block.name != block.key:
         return None
     numbers = published[quantity]

@@ -152,9 +152,9 @@ def _at_size(control: list[Row], size: float) -> list[float]:
 
 
 def _means(row: Row) -> list[float]:
-    """Both errors of a row, or nothing if it was not run."""
-    means = [row.errors[quantity].mean for quantity in QUANTITIES]
-    return [mean for mean in means if mean is not None]
+    """Both errors of a row, or nothing if one of them is not known."""
+    known = [mean for quantity in QUANTITIES if (mean := row.errors[quantity].mean) is not None]
+    return known if len(known) == len(QUANTITIES) else []
 
 
 # -- the picture ------------------------------------------------------------------------------------------------------

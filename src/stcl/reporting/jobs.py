@@ -9,7 +9,7 @@ from typing import Any
 from stcl.problems.base import Split
 from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
-from stcl.study.cells import Cell
+from stcl.study.cells import SELECTED, Cell
 from stcl.study.plan import Plan
 
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -30,6 +30,7 @@ class Job:
 def jobs(plan: Plan) -> list[Job]:
     """Every job of a study, those that others need first."""
     tables, figures = table_plans(plan), figure_plans(plan)
+    cells = plan.cells.values()
     records = dict.fromkeys(record for table in tables.values() for record in table.records)
     return [
         *(
@@ -41,7 +42,7 @@ def jobs(plan: Plan) -> list[Job]:
             _store("banks", "banks", f"{name}/{split}", plan.bank_spec(name, split).json_dict())
             for name, split in plan.banks
         ),
-        *(_training(plan, cell) for cell in plan.cells.values()),
+        *(_training(plan, cell) for cell in cells if cell.lam != SELECTED),
         *(
             Job(
                 "choices of λ",
@@ -52,6 +53,7 @@ def jobs(plan: Plan) -> list[Job]:
             )
             for name in plan.decisions
         ),
+        *(_training(plan, cell) for cell in cells if cell.lam == SELECTED),
         *_evaluations(plan),
         *(job for name in plan.inverted for job in _inversions(plan, name)),
         *_measurements("timings", "timing", records),
@@ -75,9 +77,12 @@ def _store(kind: str, folder: str, name: str, spec: dict[str, Any]) -> Job:
 
 
 def _training(plan: Plan, cell: Cell) -> Job:
-    dataset = plan.blocks[cell.block].dataset
+    block = plan.blocks[cell.block]
+    dataset = block.dataset
     needs = [f"data/{dataset}/train.json", f"data/{dataset}/val.json"]
     needs += [f"banks/{dataset}/train.json"] if cell.method == "offline_di" else []
+    needs += [f"banks/{dataset}/val.json"] if block.settings.training.jacobian_every else []
+    needs += [f"select/{plan.decision(cell)}.json"] if cell.lam == SELECTED else []
     spec = plan.train_spec(cell).json_dict()
     return Job(
         "trainings", cell.path, f"runs/{cell.path}/train.json", f"logs/train/{cell.path}.log", tuple(needs), spec

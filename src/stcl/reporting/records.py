@@ -2,7 +2,7 @@
 
     stcl records results/paper-small
 
-This writes what has been trained and evaluated there, and reads all records of the study again. A record is the folder
+This writes what the study has trained and evaluated there, and reads all its records again. A record is the folder
 of a run without its weights: train.json, errors.json, and the history in at most `ROWS` rows, some kilobytes together.
 Beside the cells are the ledgers of data and banks, which say what was solved and stored.
 
@@ -20,7 +20,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stcl.reporting.runs import read_history
+from stcl.core.evaluated import measured_for
+from stcl.reporting.runs import is_evaluated, read_history
 from stcl.study.cells import Cell
 from stcl.study.plan import Plan
 from stcl.study.schema import Methods
@@ -36,22 +37,24 @@ class RecordError(ValueError):
     """A record that does not fit its study, its own errors or other records."""
 
 
-def write(results: Path, records: Path = FOLDER, version: str | None = None, times: bool = False) -> list[Path]:
-    """Writes a record of every evaluated run below `results` (results/<preset>), and gives their folders.
+def write(
+    plan: Plan, results: Path, records: Path = FOLDER, version: str | None = None, times: bool = False
+) -> list[Path]:
+    """Writes a record of every evaluated run of the study below `results` (results/<preset>), and gives their folders.
 
     `version` takes the place of the one in train.json: between two releases, a commit says more. Seconds of
     the stage `timing`, of data and of banks are kept with `times` alone, those of trainings never.
     """
     kept, written = records / results.name, []
-    for path in sorted(results.glob("runs/*/*/*/*/*/errors.json")):
-        run, record = path.parent, kept / path.parent.relative_to(results / "runs")
-        if not (run / "train.json").exists():
+    for run, reason in _runs(plan, results):
+        if reason:
             continue
+        record = kept / run.relative_to(results / "runs")
         train = _read(run / "train.json")
         if version is None and "version" not in train:
             raise RecordError(f"{run / 'train.json'} does not say which version made it; give it with --version")
         _write(record / "train.json", train if version is None else train | {"version": version})
-        _write(record / "errors.json", _read(path))
+        _write(record / "errors.json", _read(run / "errors.json"))
         _write_history(record / "history.csv", thinned(read_history(run / "history.csv")))
         written.append(record)
     beside = ("data/*/*.ledger.json", "banks/*/*.ledger.json", *(("timing/*.json",) if times else ()))
@@ -61,6 +64,25 @@ def write(results: Path, records: Path = FOLDER, version: str | None = None, tim
             if times or not _says_all_of(record, content):
                 _write(record, content, times)
     return written
+
+
+def left_out(plan: Plan, results: Path) -> list[str]:
+    """The runs below `results` that `write` leaves out, each with the reason."""
+    return [f"{run}: {reason}" for run, reason in _runs(plan, results) if reason]
+
+
+def _runs(plan: Plan, results: Path) -> Iterator[tuple[Path, str]]:
+    """The folders of all runs with errors, each with the reason why it has no record. It is empty for those that do."""
+    known = {seedless(cell) for cell in plan.cells.values()}
+    for path in sorted(results.glob("runs/*/*/*/*/*/errors.json")):
+        run = path.parent
+        cell = Cell.parse(run.relative_to(results / "runs").as_posix())
+        if seedless(cell) not in known:
+            yield run, f"the study {plan.config.preset} has no such cell"
+        elif not is_evaluated(run):
+            yield run, "its errors do not belong to the training that is there; run snakemake again"
+        else:
+            yield run, ""
 
 
 def _says_all_of(record: Path, ledger: dict[str, Any]) -> bool:
@@ -144,7 +166,7 @@ def seedless(cell: Cell) -> Cell:
 
 
 def _compare_specs(plan: Plan, cell: Cell, record: Path, train: dict[str, Any], errors: dict[str, Any]) -> None:
-    if train["spec"] != errors["spec"]:
+    if not measured_for(train, errors):
         raise RecordError(f"{record}: train.json and errors.json are of different trainings")
     expected, found = plan.train_spec(cell).json_dict(), _completed(train["spec"], record)
     if expected["lam"] is None:  # it was chosen by validation, and the record says which one it was

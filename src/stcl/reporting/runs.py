@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stcl.core.evaluated import measured_for
 from stcl.study.cells import Cell
 
 
@@ -15,7 +16,7 @@ class Run:
 
     folder: Path
     cell: Cell
-    status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, or still running)
+    status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, not evaluated, or still running)
     record: dict[str, Any]
     errors: dict[str, Any]
 
@@ -59,12 +60,25 @@ def read_runs(folders: list[Path]) -> list[Run]:
     return [_read(folder) for folder in folders]
 
 
+def is_evaluated(folder: Path) -> bool:
+    """Whether the folder has a training and the errors that were measured for it, not for an earlier one."""
+    return _evaluated(folder) is not None
+
+
+def _evaluated(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The record of a training and its errors."""
+    record, errors = (_content(folder / name) for name in ("train.json", "errors.json"))
+    if record is None or errors is None or not measured_for(record, errors):
+        return None
+    return record, errors
+
+
 def _read(folder: Path) -> Run:
     cell = Cell.parse("/".join(folder.parts[-5:]))
     results = folder.parents[5]
-    record, errors = (_content(folder / name) for name in ("train.json", "errors.json"))
-    if record is not None and errors is not None:
-        return Run(folder, cell, "done", record, errors)
+    found = _evaluated(folder)
+    if found is not None:
+        return Run(folder, cell, "done", *found)
     # An evaluation has a log of the cell, or one of all cells of the block.
     logs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
     failed = any(_ended_with_error(results / f"logs/{log}.log") for log in logs)

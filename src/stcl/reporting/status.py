@@ -67,23 +67,33 @@ def studies(folders: list[Path], configfile: Path | None) -> list[tuple[Path, Pl
         if len(folders) > 1:
             raise StatusError("a configuration belongs to one folder of results; name one folder or none")
         return [(folders[0] if folders else Path(plan.results), plan)]
-    folders = folders or sorted(path.parent for path in Path("results").glob(f"*/{CONFIG}"))
+    return [(folder, _kept_plan(folder)) for folder in folders or _started()]
+
+
+def _started() -> list[Path]:
+    """The folders below `results` in which a study has been started."""
+    folders = sorted(path.parent for path in Path("results").glob(f"*/{CONFIG}"))
     if not folders:
         raise StatusError(
             f"no study has been started here: there is no results/*/{CONFIG}. Call `stcl status` in the folder of the "
             f"Snakefile, or name the study: stcl status --configfile config/config.yaml"
         )
-    return [(folder, _kept_plan(folder)) for folder in folders]
+    return folders
 
 
 def _kept_plan(folder: Path) -> Plan:
-    try:
-        return Plan(parse(json.loads((folder / CONFIG).read_text())))
-    except FileNotFoundError:
+    if not (folder / CONFIG).exists():
         raise StatusError(
             f"{folder} has no {CONFIG}, which snakemake leaves there when it starts; name the study: "
             f"stcl status {folder} --configfile FILE"
-        ) from None
+        )
+    try:
+        return Plan(parse(json.loads((folder / CONFIG).read_text())))
+    except (ValueError, OSError) as error:
+        raise StatusError(
+            f"{folder / CONFIG}: {error}\nRun the study again, or name its configuration: "
+            f"stcl status {folder} --configfile FILE"
+        ) from error
 
 
 # -- the state of its jobs ----------------------------------------------------------------------------------------
@@ -254,9 +264,7 @@ def show(folders: list[Path], configfile: Path | None, watch: float | None, ever
     """Prints the page once, or again every `watch` seconds until Ctrl-C."""
     try:
         while True:
-            text = "\n\n".join(
-                page(folder, plan, everything=everything) for folder, plan in studies(folders, configfile)
-            )
+            text = "\n\n".join(_pages(folders, configfile, everything))
             if watch is None:
                 print(text)
                 return
@@ -264,6 +272,22 @@ def show(folders: list[Path], configfile: Path | None, watch: float | None, ever
             time.sleep(watch)
     except KeyboardInterrupt:
         print()
+
+
+def _pages(folders: list[Path], configfile: Path | None, everything: bool) -> list[str]:
+    """The pages of all studies. One that cannot be read has its reason there, unless it is the only one."""
+    if configfile is not None:
+        return [page(folder, plan, everything=everything) for folder, plan in studies(folders, configfile)]
+    folders = folders or _started()
+    pages = []
+    for folder in folders:
+        try:
+            pages.append(page(folder, _kept_plan(folder), everything=everything))
+        except StatusError as error:
+            if len(folders) == 1:
+                raise
+            pages.append(f"error: {error}")
+    return pages
 
 
 def _fresh() -> str:

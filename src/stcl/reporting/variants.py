@@ -3,24 +3,37 @@
 import json
 from typing import Any
 
+from stcl.problems import is_file
 from stcl.study.names import problem_name
 
 
 def variants(config: dict[str, Any]) -> dict[str, str]:
-    """The problem, by its file, of each variant of a configuration that is given as plain JSON."""
+    """The problem of each variant of a configuration that is given as plain JSON.
+
+    A problem in a file of its user has a name and a path, and is no variant of anything.
+    """
+    return {name: problem for name, problem in _renamed(config).items() if not is_file(problem)}
+
+
+def differences(config: dict[str, Any]) -> list[str]:
+    """One sentence for each variant, which says in what it differs from its problem, and for each file of the user.
+
+    A variant whose problem is not part of the study is described by its options, and so is the problem of a file.
+    """
+    return [_sentence(config["problems"], name, problem) for name, problem in _renamed(config).items()]
+
+
+def _renamed(config: dict[str, Any]) -> dict[str, str]:
+    """What is loaded for each problem whose name in the study is another."""
     loaded = {name: settings["problem"] or name for name, settings in config["problems"].items()}
     return {name: problem for name, problem in loaded.items() if name != problem}
 
 
-def differences(config: dict[str, Any]) -> list[str]:
-    """One sentence for each variant, which says in what it differs from its problem.
-
-    A variant whose problem is not part of the study is described by its options.
-    """
-    return [
-        f"{problem_name(name)} is {problem_name(problem)} with {_changes(config['problems'], name, problem)}."
-        for name, problem in variants(config).items()
-    ]
+def _sentence(problems: dict[str, Any], name: str, problem: str) -> str:
+    if not is_file(problem):
+        return f"{problem_name(name)} is {problem_name(problem)} with {_changes(problems, name, problem)}."
+    options = f", with {_changes(problems, name, problem)}" if problems[name]["options"] else ""
+    return f"{problem_name(name)} is the problem of {problem}{options}."
 
 
 def _changes(problems: dict[str, Any], name: str, problem: str) -> str:

@@ -44,13 +44,18 @@ class Plan(Blocks):
 
     @property
     def banks(self) -> list[tuple[str, Split]]:
-        """The banks as pairs of dataset and split. Errors are measured on all test banks."""
+        """The banks as pairs of dataset and split. Errors are measured on all test banks.
+
+        A comparison beyond the labels may watch the Jacobian error in training where its problem does not.
+        """
         problems = self.config.problems.items()
         banks: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.datasets]
         banks += [(name, "train") for name, settings in problems if settings.methods.offline_di]
         beyond = [block for block in self.beyond_blocks if block.settings.methods.offline_di]
         banks += dict.fromkeys((block.dataset, "train") for block in beyond if block.dataset != block.key)
-        return banks + [(name, "val") for name, settings in problems if settings.training.jacobian_every]
+        watched = [block for block in self.blocks.values() if block.settings.training.jacobian_every]
+        banks += dict.fromkeys((block.dataset, "val") for block in watched)
+        return banks
 
     # -- cells ------------------------------------------------------------------------------------------------
 

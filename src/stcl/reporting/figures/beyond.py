@@ -1,5 +1,6 @@
 """The figure `beyond` shows errors against all seconds: losses of sTCL beside more labelled samples."""
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _sizes(ax: Axes, rows: Rows) -> None:
 
 def _losses(ax: Axes, rows: Rows) -> None:
     """Marks each loss of sTCL. The first is the problem's own."""
-    for row, marker in zip(rows, MARKERS, strict=False):
+    for row, marker in zip(rows, cycle(MARKERS), strict=False):
         name = METHOD_NAMES["stcl"] + (f", {row['loss'].replace('_', ' ')}" if row["loss"] else "")
         style: dict[str, Any] = {
             "color": COLOURS["stcl"],

@@ -19,12 +19,13 @@ CAPTION = (
     "What the paper claims, against this study. Published: computed from the paper's tables. Ours: computed in the "
     "same way from the runs of this study, with means over training seeds. A claim without a number in the paper, such "
     "as a substantial reduction, has a limit that is ours; the column Holds if names it. A claim is not run as long as "
-    "one of its cells is missing; ours is then what the others give. Cells: how many were used, each with all its "
-    "seeds; their names are in the CSV."
+    "one of its cells is missing or not finite; ours is then what the others give. Cells: how many were used, each "
+    "with all its seeds; their names are in the CSV."
 )
 REDUCED_CELLS = (
     "The cells of this study are reduced, and the published values are of the full size: the smallest and the largest "
-    "N, grid, q and m stand for those of the paper."
+    "N, grid, q and m stand for those of the paper. A claim about several problems or cells is judged by those that "
+    "this study has, and the others do not count as missing."
 )
 HEADER = ["About", "Claim", "Published", "Ours", "Verdict", "Holds if", "Cells"]
 SHOWN = ("about", "claim", "published", "ours", "verdict", "holds_if")
@@ -46,8 +47,9 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         caption += f" By these limits the paper's own tables do not bear out: {'; '.join(unfounded)}."
     for name, problem in spec["stands_for"].items():
         caption += f" {problem_name(name)} stands for {problem_name(problem)}."
+    shown = {name[1] for name in ours.sources if name[0] == "field_error"}
     for problem, how in (published or {}).get("made_with", {}).items():
-        if problem not in spec["stands_for"].values():
+        if problem in shown and problem not in spec["stands_for"].values():
             caption += f" The published numbers of {problem_name(problem)} were made with {how}, ours were not."
     if spec["reduced"]:
         caption += f" {REDUCED_CELLS} {REDUCED}"

@@ -20,7 +20,8 @@ Build = Callable[[dict[str, Any], list[Path], dict[str, Any] | None], Table]
 def main(name: str, build: Build) -> None:
     """Runs `build(spec, inputs, published)` and writes its table. `published` is None unless sizes are the paper's.
 
-    The spec of a study with variants has the problem of each of them in `variant_of`, and what they are in `note`.
+    The spec of a study with variants has the problem of each of them in `variant_of`. What they are, and which problems
+    are in files of the user, is in `note`.
     """
     parser = argparse.ArgumentParser(prog=f"python -m stcl.reporting.tables.{name}", description=build.__doc__)
     parser.add_argument("--spec", type=json.loads, required=True, help="what the table holds, as JSON")
@@ -66,6 +67,14 @@ def with_variants(published: dict[str, Any] | None, quantity: str, spec: dict[st
     numbers = published[quantity]
     shared = {name: numbers[p] for name, p in spec.get("variant_of", {}).items() if p in numbers}
     return published | {quantity: shared | numbers}
+
+
+def numbers_made_for(published: dict[str, Any] | None, table: str, ours: dict[str, Any]) -> dict[Any, Any]:
+    """The published numbers of a table of one problem, N and maybe grid, if these are `ours`. Else there are none.
+
+    The problem is what is loaded, so that a variant has the numbers of its problem.
+    """
+    return published[table] if published is not None and published["made_for"][table] == ours else {}
 
 
 def with_notes(table: Table, quantity: str, spec: dict[str, Any], published: dict[str, Any] | None) -> Table:

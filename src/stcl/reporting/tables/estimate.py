@@ -1,11 +1,28 @@
 """An estimate is the mean and spread of a quantity over training seeds. It can stand beside a published one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import copysign, hypot, inf
+from math import copysign, hypot, inf, isfinite
 from statistics import fmean, stdev
 
 from stcl.reporting.runs import Run
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """The mean and the sample standard deviation. A single value has no deviation.
+
+    There is neither without a value or where one is infinite or not a number: the others alone would look better than
+    what was measured.
+    """
+    if not values or not all(map(isfinite, values)):
+        return None, None
+    return fmean(values), stdev(values) if len(values) > 1 else None
+
+
+def not_finite(values: Sequence[float]) -> str:
+    """What stands in the place of a mean, where some of the values are infinite or not a number."""
+    count = sum(not isfinite(value) for value in values)
+    return f"{count} of {len(values)} not finite" if len(values) > 1 else "not finite"
 
 
 @dataclass(frozen=True)
@@ -17,12 +34,13 @@ class Estimate:
 
     @property
     def mean(self) -> float | None:
-        return fmean(self.values) if self.values else None
+        """The mean, if there are values and all of them are finite."""
+        return mean_and_deviation(self.values)[0]
 
     @property
     def std(self) -> float | None:
         """The sample standard deviation. A single seed has none."""
-        return stdev(self.values) if len(self.values) > 1 else None
+        return mean_and_deviation(self.values)[1]
 
     def columns(self) -> dict[str, object]:
         """The columns of the tidy table. What is not known is empty."""
@@ -36,9 +54,12 @@ class Estimate:
     def text(self, published: list[float] | None = None) -> str:
         """The text `2.31 ± 0.04`, or what is missing, and beside it the published value and the ratio."""
         counts = [f"{self.unfinished.count(status)} {status}" for status in dict.fromkeys(self.unfinished)]
-        if self.mean is None:
+        if not self.values:
             missing = ", ".join(counts) if len(self.unfinished) > 1 else "".join(self.unfinished)
             return missing + (f" [{beside(published)}]" if published is not None else "")
+        if self.mean is None:
+            text = not_finite(self.values) + (f" [{beside(published)}]" if published is not None else "")
+            return text + (f" ({', '.join(counts)})" if counts else "")
         text = _number(self.mean, self.mean) + (f" ± {_number(self.std, self.mean)}" if self.std is not None else "")
         if published is not None:
             text += f" [{beside(published)}, ×{self.mean / published[0]:.2f}]{'*' if self.differs(published) else ''}"

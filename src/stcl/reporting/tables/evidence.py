@@ -92,8 +92,8 @@ def own_evidence(spec: dict[str, Any], inputs: list[Path], published: Evidence) 
     def add(name: Name, runs: list[Run], value: Estimate) -> None:
         sources[name] = f"runs/{runs[0].cell.path.rpartition('/')[0]}"
         unfinished[name] = [f"runs/{run.cell.path}" for run in runs if run.status != "done"]
-        if value.mean is not None:
-            numbers[name] = (value.mean, value.std)
+        if value.values:
+            numbers[name] = (nan if value.mean is None else value.mean, value.std)
 
     runs = read_runs([path for path in inputs if path.suffix != ".json"])
     for _, grouped in groupby(runs, lambda run: run.folder.parent):

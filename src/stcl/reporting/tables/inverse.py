@@ -3,10 +3,10 @@
 import json
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from stcl.reporting.tables import command
+from stcl.reporting.tables.estimate import mean_and_deviation, not_finite
 from stcl.reporting.tables.render import Table
 from stcl.study.cells import Cell
 from stcl.study.names import METHOD_NAMES, problem_name
@@ -17,10 +17,11 @@ CAPTION = (
     " the prior, in percent, and its cosine with the true one. Path: the same error over the solver's path to its "
     "most probable input (MAP). MAP: distance of the network's MAP from the solver's, in percent, for truths of the "
     "prior and, outside, of a prior that is wider. Truth: distance of the MAP from the truth, in percent. Misfit: "
-    "mean square of the solver's misfit at the network's MAP, in units of the noise. Solves: reference solves, with "
-    "tangents, that the solver's optimiser needs from there; in the solver's row, from the prior's mean. Eigenvalues,"
-    " angle: relative error of the five leading eigenvalues of the prior-preconditioned Gauss-Newton Hessian at the "
-    "solver's MAP, in percent, and the largest angle between the spaces of their eigenvectors, in degrees. "
+    "mean square of the solver's misfit at the network's MAP, in units of the noise; it is not finite if the solver "
+    "has no response there in half of the problems or more. Solves: reference solves, with tangents, that the solver's "
+    "optimiser needs from there; in the solver's row, from the prior's mean. Eigenvalues, angle: relative error of the "
+    "five leading eigenvalues of the prior-preconditioned Gauss-Newton Hessian at the solver's MAP, in percent, and "
+    "the largest angle between the spaces of their eigenvectors, in degrees. "
     "Information: expected gain in nats. Time of one MAP, in milliseconds, while other jobs may run. Acceptance, "
     "samples: delayed-acceptance chains, the share of proposals that the solver accepts after the network has, in "
     "percent, and effective samples per hundred solves. Medians over inverse problems, then mean ± standard deviation"
@@ -84,7 +85,9 @@ def _text(values: tuple[float, ...], missing: int) -> str:
     unfinished = f"{missing} missing" if missing > 1 else "missing"
     if not values:
         return unfinished if missing else "—"
-    text = f"{fmean(values):.3g}" + (f" ± {stdev(values):.2g}" if len(values) > 1 else "")
+    mean, deviation = mean_and_deviation(values)
+    text = not_finite(values) if mean is None else f"{mean:.3g}"
+    text += "" if deviation is None else f" ± {deviation:.2g}"
     return f"{text} ({missing} missing)" if missing else text
 
 

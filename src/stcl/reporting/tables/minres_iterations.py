@@ -10,17 +10,23 @@ from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import MARKS, percent
 from stcl.reporting.tables.render import Table
 from stcl.reporting.tables.timing import training_seconds
+from stcl.study.names import problem_name
 
 CAPTION = (
-    "Effect of the number of MINRES steps m with which the tangent target is solved for: test errors in percent, mean "
-    "± sample standard deviation over training seeds, and the seconds of one training (measured seconds of an epoch, "
-    "alone on the machine, times the epochs of the budget)."
+    "Effect of the number of MINRES steps m with which the tangent target is solved for, for {problem} with N = "
+    "{n_train}: test errors in percent, mean ± sample standard deviation over training seeds, and the seconds of one "
+    "training (measured seconds of an epoch, alone on the machine, times the epochs of the budget)."
 )
 QUANTITIES = ("field_error", "jacobian_error")
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`inputs` are the runs and one record of timing. `spec["variants"]` has the m of each block."""
+    """`inputs` are the runs and one record of timing.
+
+    `spec` has the problem, what is loaded for it, n_train, and the m of each block in `variants`.
+    """
+    ours = {"problem": spec["loaded"], "n_train": spec["n_train"]}
+    numbers = command.numbers_made_for(published, "minres_iterations", ours)
     timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
     seconds = training_seconds(timings)
     runs = read_runs([path for path in inputs if path.suffix != ".json"])
@@ -28,7 +34,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     for block, grouped in groupby(runs, lambda run: run.cell.block):
         members = list(grouped)
         m = spec["variants"][block]["steps"]
-        theirs = published["minres_iterations"].get(m, {}) if published else {}
+        theirs = numbers.get(m, {})
         entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
         time = seconds.get((block, members[0].cell.method))
         rows += [
@@ -37,7 +43,8 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         ]
         shown = "missing" if time is None else f"{time:.3g}" + (f" [{theirs['seconds']}]" if theirs else "")
         body.append([str(m), *(entry.text(theirs.get(quantity)) for quantity, entry in entries.items()), shown])
-    caption = CAPTION + (f" {MARKS} Published seconds are of another machine." if published else "")
+    caption = CAPTION.format(problem=problem_name(spec["problem"]), n_train=spec["n_train"])
+    caption += f" {MARKS} Published seconds are of another machine." if numbers else ""
     return Table(caption, rows, ["m", "Field error", "Jacobian error", "Seconds"], body)
 
 

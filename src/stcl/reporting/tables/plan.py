@@ -10,6 +10,7 @@ from stcl.reporting.variants import differences, variants
 from stcl.study.blocks import Block
 from stcl.study.cells import Cell
 from stcl.study.plan import Plan
+from stcl.study.schema import MinresIterations, SketchCount
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     main = tuple(plan.final_cells(plan.problem_blocks))
     studies = plan.config.studies
     described = _described(plan)
+    spec: dict[str, Any]
     tables = {
         name: TablePlan("errors", {"table": name} | described, main) for name in ("field_error", "jacobian_error")
     }
@@ -58,17 +60,17 @@ def table_plans(plan: Plan) -> dict[str, TablePlan]:
     if studies.minres_iterations:
         blocks = plan.minres_blocks
         cells = tuple(plan.final_cells(blocks))
+        spec = {"variants": _variants(blocks)} | _studied(plan, studies.minres_iterations)
         timing = ("timing/minres_iterations.json",)
-        tables["minres_iterations"] = TablePlan("minres_iterations", {"variants": _variants(blocks)}, cells, timing)
+        tables["minres_iterations"] = TablePlan("minres_iterations", spec, cells, timing)
     if studies.sketch_count:
         blocks = plan.sketch_blocks
         cells = tuple(plan.final_cells(blocks))
-        sketches = _variants(blocks)
-        spec: dict[str, Any] = {"variants": sketches, "table": "sketch_resolution"}
-        tables["sketch_resolution"] = TablePlan("sketch", spec, cells)
-        spec = {"variants": sketches, "table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
+        sketches = {"variants": _variants(blocks)} | _studied(plan, studies.sketch_count)
+        tables["sketch_resolution"] = TablePlan("sketch", sketches | {"table": "sketch_resolution"}, cells)
+        spec = sketches | {"table": "gradient_variance", "first_epoch": studies.sketch_count.first_epoch}
         tables["gradient_variance"] = TablePlan("sketch", spec, cells)
-        spec = {"variants": sketches, "grid": studies.sketch_count.runtime_grid}
+        spec = sketches | {"grid": studies.sketch_count.runtime_grid}
         tables["sketch_runtime"] = TablePlan("sketch_runtime", spec, records=("timing/sketch_runtime.json",))
     if studies.forms:
         tables["forms"] = _forms(plan)
@@ -120,14 +122,14 @@ def _claims(plan: Plan) -> TablePlan:
 
 def spec_of_variants(plan: Plan) -> dict[str, str]:
     """The problem of each variant of a study."""
-    return {name: plan.config.loaded(name) for name in plan.config.problems if plan.config.loaded(name) != name}
+    return variants(plan.config.model_dump(mode="json", by_alias=True))
 
 
 def _described(plan: Plan) -> dict[str, Any]:
-    """What the specs of tables say about variants. A study without variants says nothing."""
+    """What the specs of tables say about variants and files of the user. A study without them says nothing."""
     config = plan.config.model_dump(mode="json", by_alias=True)
-    found = variants(config)
-    return {"variant_of": found, "note": " ".join(differences(config))} if found else {}
+    found = {"variant_of": variants(config), "note": " ".join(differences(config))}
+    return {key: value for key, value in found.items() if value}
 
 
 def _forms(plan: Plan) -> TablePlan:
@@ -174,6 +176,11 @@ def _beyond(plan: Plan) -> TablePlan:
         records += [f"timing/{problem}-beyond.json", *(f"data/{dataset}/{s}.ledger.json" for s in ("train", "val"))]
         records.append(f"banks/{dataset}/train.ledger.json")
     return TablePlan("beyond", {"problems": datasets, "cells": described}, tuple(cells), tuple(records))
+
+
+def _studied(plan: Plan, study: MinresIterations | SketchCount) -> dict[str, Any]:
+    """The problem of an ablation, by its name in the study and by what is loaded, and its N."""
+    return {"problem": study.problem, "loaded": plan.config.loaded(study.problem), "n_train": study.n_train}
 
 
 def _variants(blocks: list[Block]) -> dict[str, dict[str, int]]:

@@ -9,13 +9,15 @@ from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import MARKS, Estimate, estimate, percent
 from stcl.reporting.tables.render import Table
 from stcl.reporting.tables.variance_share import mean_variance, rule_for_q, variance_share
+from stcl.study.names import problem_name
 
 CAPTIONS = {
-    "sketch_resolution": "Test errors in percent against the sketch count q and the resolution, mean ± sample standard "
-    "deviation over training seeds; q = 0 is training on data alone.",
-    "gradient_variance": "Trace of the covariance of the gradient over the updates of an epoch, before clipping, mean "
-    "over epochs from {first_epoch} on, then mean ± sample standard deviation over training seeds: of the sTCL loss "
-    "itself (raw), of its weighted part of the objective, and of the whole objective. q = 0 is training on data alone.",
+    "sketch_resolution": "Test errors in percent against the sketch count q and the resolution, for {shown} with N = "
+    "{n_train}, mean ± sample standard deviation over training seeds; q = 0 is training on data alone.",
+    "gradient_variance": "Trace of the covariance of the gradient over the updates of an epoch, before clipping, for "
+    "{shown} with N = {n_train}, mean over epochs from {first_epoch} on, then mean ± sample standard deviation over "
+    "training seeds: of the sTCL loss itself (raw), of its weighted part of the objective, and of the whole objective. "
+    "q = 0 is training on data alone.",
 }
 EARLY = (
     "Some trainings ended early, because no better checkpoint came at the lowest learning rate. Each epoch that they "
@@ -28,7 +30,7 @@ QUANTITIES = {
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
-    """`spec` has table, first_epoch, and grid and q of each block in `variants`."""
+    """`spec` has table, problem, what is loaded for it, n_train, first_epoch, and grid and q of each block."""
     table, variants = spec["table"], spec["variants"]
 
     def measured(runs: list[Run], quantity: str) -> Estimate:
@@ -42,7 +44,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         members = list(grouped)
         for quantity in QUANTITIES[table]:
             entries[variants[block]["grid"], variants[block]["q"], quantity] = measured(members, quantity)
-    theirs = published[table] if published else {}
+    theirs = command.numbers_made_for(published, table, {"problem": spec["loaded"], "n_train": spec["n_train"]})
 
     def text(grid: int, q: int, quantity: str) -> str:
         if q == 0 and quantity in ("raw", "weighted"):
@@ -53,7 +55,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     grids, counts = (sorted({variant[key] for variant in variants.values()}) for key in ("grid", "q"))
     shown = {(grid, q): [text(grid, q, name) for name in QUANTITIES[table]] for grid in grids for q in counts}
     names = list(QUANTITIES[table].values())
-    caption = CAPTIONS[table].format(**spec) + (f" {MARKS}" if published else "")
+    caption = CAPTIONS[table].format(**spec, shown=problem_name(spec["problem"])) + (f" {MARKS}" if theirs else "")
     if table == "gradient_variance":
         if any(run.ended_early for run in runs):
             caption += f" {EARLY}"
