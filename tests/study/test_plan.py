@@ -30,6 +30,15 @@ def test_only_a_grid_of_lambdas_is_tuned(config):
     assert lams == {"fno": None, "offline_di": 1.0, "stcl": SELECTED}
 
 
+@pytest.mark.parametrize("name", ["paper", "test/tiny"])
+def test_no_cell_that_tunes_is_a_final_one(name):
+    """A divergence is a result of the former and a failure of the latter."""
+    study = yaml.safe_load((CONFIG / f"{name}.yaml").read_text())
+    plan = Plan(parse(study | {"selection": "validation"}))
+    assert plan.tuning
+    assert not plan.tuning & set(plan.final_cells(plan.blocks.values()))
+
+
 def test_one_decision_for_a_problem_compares_both_methods_at_its_smallest_size(config):
     config["problems"]["burgers"] |= {"train_sizes": [8, 4]}
     plan = Plan(parse(config))

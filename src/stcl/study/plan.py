@@ -125,6 +125,11 @@ class Plan(Blocks):
         ]
 
     @cached_property
+    def tuning(self) -> frozenset[Cell]:
+        """The cells of all decisions. None of them is a final cell: those of a tuned method take the chosen λ."""
+        return frozenset(cell for decision in self.decisions for cell in self.tuning_cells(decision))
+
+    @cached_property
     def decisions(self) -> list[str]:
         cells = self.final_cells(self.blocks.values())
         return list(dict.fromkeys(self.decision(cell) for cell in cells if cell.lam == SELECTED))

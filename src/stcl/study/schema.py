@@ -407,7 +407,8 @@ class Config(Settings):
     selection: Literal["fixed", "validation"] = Field(
         "fixed",
         description="where λ comes from: `fixed` takes `lambda`; `validation` trains every value of a `lambda_grid`, "
-        "chooses the one with the lowest validation error, and takes `lambda` where there is no grid",
+        "chooses the one with the lowest validation error, and takes `lambda` where there is no grid. A value with "
+        "which a training diverges is not chosen",
     )
     tune_seeds: list[Seed] = Field(
         default_factory=lambda: [0],
