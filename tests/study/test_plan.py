@@ -86,6 +86,20 @@ def test_a_bank_covers_the_largest_training_set_also_of_a_long_run(config):
     assert Plan(parse(config)).bank_spec("diffusion", "train").samples == 12
 
 
+@pytest.mark.parametrize(("samples", "stored"), [(None, (8, 12)), (16, (16, 16)), (4, (8, 12))])
+def test_a_bank_made_for_a_larger_training_set_stays_when_one_is_added(config, samples, stored):
+    config["problems"]["diffusion"]["bank"]["samples"] = samples
+    found = []
+    for sizes in ([8], [8, 12]):
+        config["problems"]["diffusion"]["train_sizes"] = sizes
+        config["studies"] = {}
+        plan = Plan(parse(config))
+        found.append(plan.bank_spec("diffusion", "train"))
+        assert plan.bank_spec("diffusion", "test").samples == config["problems"]["diffusion"]["samples"]["test"]
+    assert tuple(spec.samples for spec in found) == stored
+    assert (found[0] == found[1]) == (samples == 16)
+
+
 def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):
     plan = Plan(parse(config))
 
