@@ -123,6 +123,23 @@ def stored_tangents(wildcards):
     return f"--stored {OUT}/banks/{PLAN.blocks[cell.block].dataset}/train.json" if cell.method == "stcl" else ""
 
 
+def tuning_option(wildcards, output):
+    """Whether a divergence is a result. It is no reason to train again: a cell that was tuned may be a final one later.
+
+    Snakemake does not compare a function of `output`.
+    """
+    return "--tuning" if PLAN.cells[wildcards.cell] in PLAN.tuning else ""
+
+
+def left_by_tuning(wildcards):
+    """Whether a final cell has diverged when it was one that tuned λ. It is then trained again, in order to fail."""
+    try:
+        ended = json.loads(Path(f"{OUT}/runs/{wildcards.cell}/train.json").read_text()).get("ended")
+    except (OSError, ValueError):
+        return ""
+    return "diverged" if ended == "diverged" and PLAN.cells[wildcards.cell] not in PLAN.tuning else ""
+
+
 def test_inputs(block):
     """The test split of a block and its bank."""
     dataset = PLAN.blocks[block].dataset

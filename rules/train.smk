@@ -23,11 +23,13 @@ rule train:
         code=lambda w: code_id(*modules.of_train(PLAN, PLAN.cells[w.cell])),
         options=training_options,
         stored=stored_tangents,
+        tuning=tuning_option,
+        left=left_by_tuning,
     # `exec` leaves no shell in between. A scheduler's warning goes to all processes, and the shell would end before the
     # training has saved its state.
     shell:
         "exec python -m stcl.stages.train --spec {params.spec:q} --code {params.code} --train {input.train} --val {input.val}"
-        " {params.options} {params.stored} --out {output.record} --threads {threads} > {log} 2>&1"
+        " {params.options} {params.stored} {params.tuning} --out {output.record} --threads {threads} > {log} 2>&1"
 
 
 rule evaluate:

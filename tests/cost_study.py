@@ -36,5 +36,12 @@ PUBLISHED = {
 SOLVERS = {"diffusion": {"nodes": 338, "response": 0.2, "tangent": 0.04}}
 
 
-def estimate(config=STUDY, published=PUBLISHED, solvers=SOLVERS, timings=()):
-    return CostEstimate(Plan(parse(config)), published, solvers, list(timings))
+def estimate(config=STUDY, published=PUBLISHED, solvers=SOLVERS, timings=None):
+    return CostEstimate(Plan(parse(config)), published, solvers, timings or {})
+
+
+def timing(seconds, config=STUDY, problem="diffusion"):
+    """What the stage `timing` leaves of a problem, with these seconds of an epoch of each method, by its name."""
+    spec = Plan(parse(config)).timing_spec(problem)
+    cells = {path: {"epoch_seconds": seconds[cell.method], "epochs": 5} for path, cell in spec.cells.items()}
+    return {problem: {"spec": spec.json_dict(), "cells": cells, "device": "a card"}}

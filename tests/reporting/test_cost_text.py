@@ -1,6 +1,6 @@
 """What the estimate of a small study says to people."""
 
-from cost_study import STUDY, estimate
+from cost_study import STUDY, estimate, timing
 
 from stcl.reporting.cost import text
 
@@ -17,8 +17,17 @@ def test_what_is_not_known_is_said_and_not_guessed():
 
 
 def test_measured_times_are_named_with_their_machine():
-    record = {"cells": {"diffusion/N40/fno/lam0/seed0": {"epoch_seconds": 10.0, "epochs": 5}}, "device": "a card"}
-    assert "measured on a card: Nonlinear diffusion" in text(estimate(timings=[record]))
+    timings = timing({"fno": 10.0, "offline_di": 20.0, "stcl": 30.0})
+    page = text(estimate(timings=timings))
+    assert "measured on a card: Nonlinear diffusion" in page
+    assert "Not used" not in page
+
+
+def test_times_of_other_settings_are_named_and_not_used():
+    timings = timing({"fno": 10.0, "offline_di": 20.0, "stcl": 30.0})
+    page = text(estimate(STUDY | {"timing": {"epochs": 3}}, timings=timings))
+    assert "measured on" not in page
+    assert "Not used: measured times of Nonlinear diffusion" in page
 
 
 def test_the_cost_of_an_early_end_is_that_of_the_budget():

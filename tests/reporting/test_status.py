@@ -216,6 +216,16 @@ def test_a_study_that_cannot_be_read_is_named_and_hides_no_other(study, monkeypa
         cli.main()
 
 
+def test_a_divergence_is_a_result_of_a_training_that_tunes_and_of_no_other(study):
+    config = json.loads((study.folder / status.CONFIG).read_text())
+    spec = study.plan.train_spec(study.plan.cells[STCL]).json_dict()
+    study.write(f"runs/{STCL}/train.json", {"spec": spec, "ended": "diverged", "diverged": 3})
+    assert study.states("trainings")[STCL] == "waiting"
+    config["problems"]["helmholtz"]["methods"]["stcl"]["lambda_grid"] = [0.5]
+    study.plan = Plan(parse(config | {"selection": "validation"}))
+    assert study.states("trainings")[STCL] == "done"
+
+
 def test_long_lists_are_cut_unless_all_is_asked_for(study, monkeypatch):
     monkeypatch.setattr(status, "SHOWN", 1)
     for cell in (FNO, OFFLINE, STCL):

@@ -79,6 +79,27 @@ def test_a_file_of_a_user_counts_with_what_it_imports_from_the_package(package, 
     assert fresh_id(str(file)) not in (before, imported)
 
 
+SNIPPET = """
+@wrapped
+class A(B):
+    x: int = 1
+
+    def f(self, *rest, y=(), **more):
+        '''What f does.'''
+        return [lambda: f"{y:>{more}}{{}}", {}, print()]
+
+
+async def g():
+    pass
+"""
+
+
+def test_the_id_is_the_same_in_every_version_of_python(package):
+    """Later versions than 3.11 dump a syntax tree otherwise. The id is the one that 3.11 gives."""
+    (package / "top.py").write_text(SNIPPET)
+    assert fresh_id() == "ca83b6f9e0d73275"
+
+
 def test_an_unknown_module_is_named(package):
     with pytest.raises(ValueError, match=r"no module stcl\.absent"):
         fresh_id("stcl.absent")

@@ -1,7 +1,10 @@
 """Stores are written whole, continued after a crash, and refused when they are not what their manifest says."""
 
+import errno
 import json
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,6 +144,72 @@ def test_a_kill_between_moving_and_describing_starts_over(manifest, tmp_path):
     store.append(rows(0, 6), {})
     shutil.rmtree(store.folder / stores.FIELDS)
     assert writer(tmp_path / "other").done == 0
+
+
+@pytest.fixture
+def two_file_systems(tmp_path, monkeypatch):
+    """Renames out of the working folder fail, as they do where `results` is a link to another file system."""
+    rename = Path.replace
+
+    def replace(self, target):
+        inside = [Path(path).is_relative_to(tmp_path / "work") for path in (self, target)]
+        if inside[0] != inside[1]:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+
+
+@pytest.mark.usefixtures("two_file_systems")
+def test_a_store_is_finished_on_another_file_system(tmp_path):
+    store, path = writer(tmp_path), tmp_path / "results/train.json"
+    store.append(rows(0, 6), {})
+    store.finish(path, {"n": 3}, code="abc")
+    assert np.array_equal(stores.read(path)["u"], rows(0, 6)["u"])
+    assert [file.name for file in path.with_suffix("").iterdir()] == [stores.FIELDS]
+    assert not store.folder.exists()
+
+
+@pytest.mark.usefixtures("two_file_systems")
+def test_a_kill_during_the_copy_leaves_nothing_half_written(tmp_path, monkeypatch):
+    store, path = writer(tmp_path), tmp_path / "results/train.json"
+    store.append(rows(0, 6), {})
+
+    def killed(source, target):
+        target.mkdir()
+        shutil.copy(source / "zarr.json", target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.finish(path, {}, code="")
+    assert not (path.with_suffix("") / stores.FIELDS).exists()
+    again = writer(tmp_path)
+    assert again.done == 6
+    again.finish(path, {}, code="")
+    assert np.array_equal(stores.read(path)["u"], rows(0, 6)["u"])
+
+
+@pytest.mark.usefixtures("two_file_systems")
+def test_a_kill_after_the_copy_leaves_nothing_to_go_on_from(tmp_path, monkeypatch):
+    """A part of the working folder is gone. The job that is run again must not take it for a whole store."""
+    store, path = writer(tmp_path), tmp_path / "results/train.json"
+    store.append(rows(0, 6), {})
+    remove = shutil.rmtree
+
+    def killed(folder, **options):
+        if folder == store.folder:
+            remove(folder / stores.FIELDS / "u/c")
+            raise KeyboardInterrupt
+        remove(folder, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.finish(path, {}, code="")
+    assert np.array_equal(stores.read(path)["u"], rows(0, 6)["u"])
+    assert writer(tmp_path).done == 0
 
 
 def test_fields_of_an_axis_are_found_by_name(tmp_path):

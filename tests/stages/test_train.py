@@ -386,6 +386,52 @@ def test_a_diverged_training_says_so(stored):
         broken.run_epoch()
 
 
+@pytest.fixture
+def breaks_in_the_third_epoch(monkeypatch):
+    """Trainings whose data loss is not a number from their third epoch on."""
+    updates = train.Trainer._updates
+    monkeypatch.setattr(
+        train.Trainer,
+        "_updates",
+        lambda self: updates(self) | ({"data": float("nan")} if self.epoch == 2 else {}),
+    )
+
+
+def columns(path: Path) -> list[dict]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(path.open(newline=""))]
+
+
+@pytest.mark.usefixtures("breaks_in_the_third_epoch")
+def test_a_divergence_is_a_failure_of_a_final_cell_and_a_result_of_one_that_tunes(stored, tmp_path):
+    spec = spec_of("diffusion", "fno")
+    given = {**inputs(stored, spec), "work": tmp_path / "work", "code": "", "device": CPU}
+    final, tuned = tmp_path / "final/train.json", tmp_path / "tuned/train.json"
+    with pytest.raises(train.Diverged, match=r"epoch 3: data is nan; training diverged.*history .* is in .*csv$") as e:
+        train.train_cell(spec, **given, out=final)
+    assert not final.parent.exists()
+    history = Path(str(e.value).rpartition(" is in ")[2])
+    assert [row["epoch"] for row in columns(history)] == ["1", "2"]
+
+    train.train_cell(spec, **given, out=tuned, tuning=True)
+    assert columns(tuned.with_name("history.csv")) == columns(history)
+    record = json.loads(tuned.read_text())
+    assert (record["ended"], record["diverged"], record["epochs"]) == ("diverged", 3, 2)
+    assert record["monitored"] is None
+    assert record["spec"] == spec.json_dict()
+    with pytest.raises(ValueError, match=r"weights\.pt is of a training that diverged in epoch 3"):
+        checkpoint.load_weights(tuned.with_name("weights.pt"), record)
+
+
+def test_a_divergence_in_the_first_epoch_is_a_result_too(stored, tmp_path, monkeypatch):
+    updates = train.Trainer._updates
+    monkeypatch.setattr(train.Trainer, "_updates", lambda self: updates(self) | {"data": float("inf")})
+    spec, out = spec_of("diffusion", "fno"), tmp_path / "train.json"
+    files = {"out": out, "work": tmp_path / "work"}
+    train.train_cell(spec, **inputs(stored, spec), **files, code="", device=CPU, tuning=True)
+    record = json.loads(out.read_text())
+    assert (record["diverged"], record["epochs"], record["val_mse"], record["best_epoch"]) == (1, 0, None, 0)
+
+
 def started(stored, tmp_path, spec) -> None:
     """One epoch, with the train bank beside the data."""
     one = spec.model_copy(update={"training": spec.training.model_copy(update={"epochs": 1})})

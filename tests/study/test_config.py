@@ -61,6 +61,7 @@ def test_numbers_that_arrive_as_text_are_numbers(config):
         ("problems.diffusion.training.epochs", "many", "problems.diffusion.training.epochs: "),
         ("problems.diffusion.training.epochs", 2.5, "problems.diffusion.training.epochs: "),
         ("problems.diffusion.train_sizes", [8, 17], "N = 17 is larger than the dataset, samples.train = 16"),
+        ("problems.diffusion.bank.samples", 17, "bank.samples: 17 is more than the dataset has, samples.train = 16"),
         ("problems.diffusion.train_sizes", [8, 8], "the same value twice"),
         ("problems.diffusion.methods.stcl.lambda", 0.0, "problems.diffusion.methods.stcl.lambda: .*greater than 0"),
         ("problems.diffusion.methods.stcl.lambda_grid", [0.5, -1], "problems.diffusion.methods.stcl.lambda_grid.1: "),

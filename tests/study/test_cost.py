@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from cost_study import PUBLISHED, SOLVERS, STUDY, estimate
+from cost_study import PUBLISHED, SOLVERS, STUDY, estimate, timing
 
 from stcl.operators.build import build_surrogate
 from stcl.operators.fno import FNO
@@ -82,21 +82,34 @@ def test_batches_without_labels_take_passes_of_their_own():
         problem = STUDY["problems"]["diffusion"] | {"methods": {"fno": {}, "stcl": stcl}}
         study = STUDY | {"problems": {"diffusion": problem}}
         found[inputs, batch] = seconds(estimate(study), "stcl") / (25 * 0.25)
-        cells = {f"diffusion/N40/{m}/lam{lam}/seed0": s for m, lam, s in (("fno", 0, 10.0), ("stcl", 1, 90.0))}
-        record = {"cells": {path: {"epoch_seconds": s, "epochs": 5} for path, s in cells.items()}, "device": "a card"}
-        assert seconds(estimate(study, timings=[record]), "stcl") == pytest.approx(5 * 90.0)
+        timings = timing({"fno": 10.0, "stcl": 90.0}, study)
+        assert seconds(estimate(study, timings=timings), "stcl") == pytest.approx(5 * 90.0)
     assert found == pytest.approx({("unlabelled", None): 1 + 5, ("both", None): 5 + 5, ("both", 4): 5 + 2.5})
 
 
 def test_measured_epochs_replace_published_times():
-    cells = {f"diffusion/N40/{m}/lam{lam}/seed0": s for m, lam, s in (("fno", 0, 10.0), ("stcl", 7, 30.0))}
-    record = {"cells": {path: {"epoch_seconds": s, "epochs": 5} for path, s in cells.items()}, "device": "a card"}
-    found = estimate(timings=[record])
+    found = estimate(timings=timing({"fno": 10.0, "offline_di": 20.0, "stcl": 30.0}))
     assert seconds(found, "stcl") == pytest.approx(5 * 30.0)
     assert seconds(found, "fno", 20) == pytest.approx(5 * 10.0 * 3 / 5)
-    assert seconds(found, "offline_di") is None  # was not measured
-    gone = {"cells": {"diffusion/N64/fno/lam0/seed0": {"epoch_seconds": 1.0, "epochs": 5}}, "device": "a card"}
-    assert seconds(estimate(timings=[gone]), "fno", 20) == pytest.approx(3.75)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("options", {"n": 17}),
+        ("network", {"modes": 4, "width": 16, "layers": 2, "head": 16}),
+        ("training", {"epochs": 5, "batch": 4}),
+        ("methods", {"fno": {}, "offline_di": {"lambda": 1.0, "q": 2}, "stcl": {"lambda": 1.0, "q": 4}}),
+        ("train_sizes", [10, 20]),
+    ],
+)
+def test_times_of_other_settings_do_not_count(key, value):
+    """A record is of the settings that it was measured with. One that does not say them is of an earlier version."""
+    timings = timing({"fno": 10.0, "offline_di": 20.0, "stcl": 30.0})
+    study = STUDY | {"problems": {"diffusion": STUDY["problems"]["diffusion"] | {key: value}}}
+    assert estimate(study, timings=timings).rows() == estimate(study).rows()
+    silent = {name: {k: v for k, v in record.items() if k != "spec"} for name, record in timings.items()}
+    assert estimate(timings=silent).rows() == estimate().rows() != estimate(timings=timings).rows()
 
 
 def test_a_variant_takes_the_times_of_its_problem_until_it_has_its_own():
@@ -106,9 +119,9 @@ def test_a_variant_takes_the_times_of_its_problem_until_it_has_its_own():
     rows = found.rows()
     assert [row.pop("problem") for row in rows] == ["diffusion", "diffusion_b"]
     assert rows[0] == rows[1] == {k: v for k, v in estimate().rows()[0].items() if k != "problem"}
-    record = {"cells": {"diffusion_b/N40/fno/lam0/seed0": {"epoch_seconds": 10.0, "epochs": 5}}, "device": "a card"}
+    timings = timing({"fno": 10.0, "offline_di": 20.0, "stcl": 30.0}, study, "diffusion_b")
     found = estimate(
-        study, timings=[record], solvers=SOLVERS | {"diffusion_b": SOLVERS["diffusion"] | {"response": 2.0}}
+        study, timings=timings, solvers=SOLVERS | {"diffusion_b": SOLVERS["diffusion"] | {"response": 2.0}}
     )
     assert seconds(found, "fno") == pytest.approx(25 * 0.25)
     assert found.training_seconds(Cell("diffusion_b", 40, "fno", None, 0)) == pytest.approx(50.0)

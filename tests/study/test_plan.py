@@ -30,6 +30,15 @@ def test_only_a_grid_of_lambdas_is_tuned(config):
     assert lams == {"fno": None, "offline_di": 1.0, "stcl": SELECTED}
 
 
+@pytest.mark.parametrize("name", ["paper", "test/tiny"])
+def test_no_cell_that_tunes_is_a_final_one(name):
+    """A divergence is a result of the former and a failure of the latter."""
+    study = yaml.safe_load((CONFIG / f"{name}.yaml").read_text())
+    plan = Plan(parse(study | {"selection": "validation"}))
+    assert plan.tuning
+    assert not plan.tuning & set(plan.final_cells(plan.blocks.values()))
+
+
 def test_one_decision_for_a_problem_compares_both_methods_at_its_smallest_size(config):
     config["problems"]["burgers"] |= {"train_sizes": [8, 4]}
     plan = Plan(parse(config))
@@ -75,6 +84,20 @@ def test_a_bank_covers_the_largest_training_set_also_of_a_long_run(config):
     config["selection"] = "fixed"
     del config["problems"]["burgers"]
     assert Plan(parse(config)).bank_spec("diffusion", "train").samples == 12
+
+
+@pytest.mark.parametrize(("samples", "stored"), [(None, (8, 12)), (16, (16, 16)), (4, (8, 12))])
+def test_a_bank_made_for_a_larger_training_set_stays_when_one_is_added(config, samples, stored):
+    config["problems"]["diffusion"]["bank"]["samples"] = samples
+    found = []
+    for sizes in ([8], [8, 12]):
+        config["problems"]["diffusion"]["train_sizes"] = sizes
+        config["studies"] = {}
+        plan = Plan(parse(config))
+        found.append(plan.bank_spec("diffusion", "train"))
+        assert plan.bank_spec("diffusion", "test").samples == config["problems"]["diffusion"]["samples"]["test"]
+    assert tuple(spec.samples for spec in found) == stored
+    assert (found[0] == found[1]) == (samples == 16)
 
 
 def test_an_ablation_differs_from_its_problem_in_what_it_varies(config):

@@ -122,6 +122,38 @@ def test_a_diverging_cell_says_where_and_does_not_stop_the_others(changeable):
     assert "\n    log: results/tiny/logs/train/diffusion/N16/stcl/lam1/seed0.log" in page
 
 
+def test_a_lambda_that_diverges_is_left_out_of_the_choice_and_fails_as_a_final_one(changeable):
+    """Two of three λ are there. The third is tried once, and the choice goes on without it."""
+    folder, run = changeable.folder, "diffusion/N16/stcl/lam1e+300/seed0"
+    config = changed(changeable.config, "problems.diffusion.methods.stcl.lambda_grid", [0.5, 1.0, 1e300])
+    decision, final = "results/tiny/select/diffusion/N16/stcl.json", "results/tiny/runs/diffusion/N16/stcl/lamselected"
+    before = json.loads((folder / decision).read_text())
+    targets = (decision, f"{final}/seed0/train.json")
+    code, output = changeable.run(*targets, config=config)
+    assert code == 0, output
+    found = json.loads((folder / decision).read_text())
+    assert found["lam"] == before["lam"]
+    assert found["diverged"] == [{"lam": 1e300, "method": "stcl", "seed": 0, "epoch": 1}]
+    log = (folder / "results/tiny/logs/select/diffusion/N16/stcl.log").read_text()
+    assert "diverged: λ = 1e+300, stcl, seed 0, in epoch 1\n" in log
+    assert "training diverged" in (folder / f"results/tiny/logs/train/{run}.log").read_text()
+    assert re.search(r"^  trainings .* · +· *$", state(changeable), re.MULTILINE)  # none stopped, none failed
+    assert changeable.planned(*targets, config=config) == {}
+    longer = changed(config, "problems.diffusion.training.epochs", 4)
+    assert changeable.planned(decision, config=longer) == {"train": 3, "select": 1}
+
+    config = changed(one_cell(config), "problems.diffusion.methods.stcl.lambda", 1e300)
+    target = f"results/tiny/runs/{run}/train.json"
+    assert changeable.planned(target, config=config) == {"train": 1}
+    code, output = changeable.run(target, config=config)
+    assert code != 0
+    error = re.search(r"^      error: epoch 1: .* training diverged.* is in (\S+)", output, re.MULTILINE)
+    assert (folder / error[1]).name == "diverged.csv"
+    assert (folder / error[1]).exists()
+    assert not (folder / target).exists()
+    assert f"\n  training {run}\n    error: epoch 1: " in state(changeable)
+
+
 def test_a_bad_configuration_is_refused_before_any_work(empty):
     config = one_cell(empty.config) | {"sedes": [1]}
     code, output = empty.run(config=config)

@@ -93,6 +93,12 @@ def _notes(estimate: CostEstimate) -> list[str]:
     )
     if any(block.settings.training.finish_after is not None for block in plan.blocks.values()):
         notes.append("Trainings that may end early (`training.finish_after`) are counted with all their epochs.")
+    if estimate.outdated:
+        names = ", ".join(problem_name(name) for name in estimate.outdated)
+        notes.append(
+            f"Not used: measured times of {names}, which are of other settings than the study has now. "
+            f"`snakemake {plan.results}/timing/<problem>.json` measures them again."
+        )
     if "" in sources:
         notes.append(
             f"Not known: times of {', '.join(sources[''])}, which the paper does not have. "
@@ -107,11 +113,11 @@ def main() -> None:
     parser.add_argument("--published", type=Path, required=True, help="the paper's numbers")
     parser.add_argument("--solvers", type=Path, required=True, help="seconds of the reference solvers")
     parser.add_argument(
-        "timings", type=Path, nargs="*", help="records of timing, to be used instead of published times"
+        "timings", type=Path, nargs="*", help="records of timing, <problem>.json, to be used instead of published times"
     )
     arguments = parser.parse_args()
     published, solvers = (yaml.safe_load(path.read_text()) for path in (arguments.published, arguments.solvers))
-    timings = [json.loads(path.read_text()) for path in arguments.timings]
+    timings = {path.stem: json.loads(path.read_text()) for path in arguments.timings}
     print(text(CostEstimate(Plan(parse(arguments.config)), published, solvers, timings)))
 
 

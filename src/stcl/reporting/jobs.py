@@ -25,6 +25,7 @@ class Job:
     log: str
     needs: tuple[str, ...] = ()  # files of other jobs
     spec: dict[str, Any] | None = None  # what the file says that it was made from, if it says so
+    tuning: bool = False  # whether it is a training for the choice of λ, of which a divergence is a result
 
 
 def jobs(plan: Plan) -> list[Job]:
@@ -84,9 +85,8 @@ def _training(plan: Plan, cell: Cell) -> Job:
     needs += [f"banks/{dataset}/val.json"] if block.settings.training.jacobian_every else []
     needs += [f"select/{plan.decision(cell)}.json"] if cell.lam == SELECTED else []
     spec = plan.train_spec(cell).json_dict()
-    return Job(
-        "trainings", cell.path, f"runs/{cell.path}/train.json", f"logs/train/{cell.path}.log", tuple(needs), spec
-    )
+    record, log, tuning = f"runs/{cell.path}/train.json", f"logs/train/{cell.path}.log", cell in plan.tuning
+    return Job("trainings", cell.path, record, log, tuple(needs), spec, tuning)
 
 
 def _evaluations(plan: Plan) -> list[Job]:

@@ -150,7 +150,7 @@ def read(folder: Path, plan: Plan, now: float) -> list[Found]:
     for job in known:
         begun = marks.of(job)
         ready = all(file in done for file in job.needs if file in made)
-        if begun is None and ready and _is_made(folder / job.file, job.spec):
+        if begun is None and ready and _is_made(folder / job.file, job):
             done.add(job.file)
             found.append(Found(job, "done"))
         else:
@@ -159,16 +159,21 @@ def read(folder: Path, plan: Plan, now: float) -> list[Found]:
     return found
 
 
-def _is_made(path: Path, spec: dict[str, Any] | None) -> bool:
-    """Whether the file is there and was made from this spec. A λ that validation chooses is not in the spec."""
+def _is_made(path: Path, job: Job) -> bool:
+    """Whether the file is there and was made from the job's spec. A λ that validation chooses is not in the spec.
+
+    A training that diverged has left a file only if it was one that tuned λ. It is not one of the final cells.
+    """
+    spec = job.spec
     if spec is None or not path.exists():
         return path.exists()
     try:
-        recorded = json.loads(path.read_text())["spec"]
+        made = json.loads(path.read_text())
+        recorded = made["spec"]
     except (OSError, ValueError, KeyError):
         return False
     chosen = {"lam": recorded.get("lam")} if "lam" in spec and spec["lam"] is None else {}
-    return recorded == spec | chosen
+    return recorded == spec | chosen and (job.tuning or made.get("ended") != "diverged")
 
 
 def _state(log: Log | None, begun: float | None, made: bool, locked: bool, now: float) -> str:

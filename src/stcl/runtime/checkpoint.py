@@ -31,7 +31,12 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def load_weights(path: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """The weights of a training, checked against the hash in its record. Records of older versions have none."""
+    """The weights of a training, checked against the hash in its record. Records of older versions have none.
+
+    Those of a training that diverged are refused. They are from before, and nobody has judged them.
+    """
+    if record.get("ended") == "diverged":
+        raise ValueError(f"{path} is of a training that diverged in epoch {record['diverged']}; take another cell")
     weights = load(path)
     if record.get("weights", found := digest(weights)) != found:
         raise ValueError(f"{path} is not what train.json describes: its hash differs; run snakemake again")

@@ -4,6 +4,7 @@ import ast
 import functools
 import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,8 +45,24 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(path.read_text())
     named = set(_imports(module, path, tree))
     parents = set() if _is_file(module) else {module.rsplit(".", n)[0] for n in range(1, module.count(".") + 1)}
-    code = ast.dump(_without_docstrings(tree)) + _compiled(path.with_suffix(".c"))
+    code = _dumped(_without_docstrings(tree)) + _compiled(path.with_suffix(".c"))
     return code, tuple(sorted((named | parents) - {PACKAGE}))
+
+
+def _dumped(tree: ast.Module) -> str:
+    """The tree as Python 3.11 prints it. Later versions print the same code otherwise, and must make nothing stale.
+
+    From 3.12 on functions and classes have a list of type parameters. The first releases of 3.12 put an empty text
+    behind a value in a format. From 3.13 on empty lists are left out.
+    """
+    if sys.version_info < (3, 12):
+        return ast.dump(tree)
+    for node in ast.walk(tree):
+        if getattr(node, "type_params", None) == []:
+            del node.type_params
+        if isinstance(node, ast.JoinedStr):
+            node.values = [part for part in node.values if not isinstance(part, ast.Constant) or part.value != ""]
+    return ast.dump(tree, show_empty=True) if sys.version_info >= (3, 13) else ast.dump(tree)
 
 
 def _compiled(source: Path) -> str:

@@ -13,6 +13,7 @@ The ledger is apart from the manifest because it differs between two runs that g
 not make anything downstream stale. A store is written in a working folder and moved into place when it is complete.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -157,12 +158,30 @@ class StoreWriter:
         size = sum(file.stat().st_size for file in (self.folder / FIELDS).rglob("*") if file.is_file())
         folder = manifest.with_suffix("")
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(folder / FIELDS, ignore_errors=True)
-        (self.folder / FIELDS).replace(folder / FIELDS)
+        _move(self.folder / FIELDS, folder / FIELDS)
         constants = sorted(self.constants)
         write_json(manifest, {"spec": spec, "content": content, "samples": self.samples, "constants": constants})
         write_json(ledger_path(manifest), {"spec": spec, "code": code, "bytes": size, **self.cost})
+        self._progress.unlink()  # first, so that what a kill leaves of the folder is not taken for a whole store
         shutil.rmtree(self.folder)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Puts a folder in the place of another, so that the target never holds a part of the source.
+
+    A rename is all or nothing, but only within one file system. Across two, the source is copied beside the target,
+    and the copy is renamed. The source then stays.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    try:
+        source.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = target.with_name(f".{target.name}.copy")
+        shutil.rmtree(copy, ignore_errors=True)  # a killed job may have left a part
+        shutil.copytree(source, copy)
+        copy.replace(target)
 
 
 def axes(layout: Layout) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:

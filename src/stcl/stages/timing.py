@@ -68,6 +68,7 @@ def main() -> None:
     write_json(
         arguments.out,
         {
+            "spec": arguments.spec.json_dict(),
             "cells": cells,
             "measured_epochs": arguments.spec.epochs,
             "device": devices.name(device),

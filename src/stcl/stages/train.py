@@ -7,6 +7,8 @@ It writes the run's record to `--out`, and beside it weights.pt (the best checkp
 The state is kept in the working folder under the identity of spec, code and data, so a killed job that is started again
 goes on from there and ends with the same bits. SIGTERM and SIGUSR1 end a job after the epoch it is in, with the state
 saved and exit code 75.
+
+A training that diverges fails. With `--tuning` it leaves a record that says so, which the choice of λ reads.
 """
 
 import argparse
@@ -53,10 +55,12 @@ def train_cell(
     device: torch.device,
     val_bank: Path | None = None,
     stored: Path | None = None,
+    tuning: bool = False,
 ) -> None:
     """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state.
 
     `stored` is the manifest of the train bank, there or not. Its tangents only put the equation of sTCL to the test.
+    With `tuning` a divergence is a result like any other; without it, `Diverged` is raised.
     """
     contents = {
         name: stores.read_manifest(path)["content"]
@@ -72,13 +76,19 @@ def train_cell(
         print(f"resumed after epoch {trainer.epoch} from {state_path}", flush=True)
     title = f"{spec.problem} N={spec.n_train} {spec.method} seed {spec.seed}"
     epochs, next_save = spec.training.epochs, time.monotonic() + SAVE_SECONDS
+    diverged: Diverged | None = None
     with Progress(title, epochs, "epoch", trainer.epoch) as progress, StopSignals() as stop:
         while not trainer.ended:
             try:
                 trainer.run_epoch()
-            except Diverged:
-                write_history(state_path.with_name("diverged.csv"), trainer.history)
-                raise
+            except Diverged as error:
+                if tuning:
+                    diverged = error
+                    print(f"{error}. This λ will not be chosen", flush=True)
+                    break
+                kept = state_path.with_name("diverged.csv")
+                write_history(kept, trainer.history)
+                raise Diverged(f"{error}; the history up to here is in {kept}", error.epoch) from error
             progress.step(note=_note(trainer.history[-1]))
             start, ended, stopped_by = time.monotonic(), trainer.ended, stop.received
             if ended or stopped_by or start >= next_save:
@@ -98,7 +108,7 @@ def train_cell(
         )
     checkpoint.save(out.with_name("weights.pt"), trainer.best_weights)
     write_history(out.with_name("history.csv"), trainer.history)
-    best = trainer.history[trainer.best_epoch - 1]
+    best = trainer.history[trainer.best_epoch - 1] if trainer.best_epoch else {"val_mse": None, "val_relative": None}
     record = {
         "spec": spec.json_dict(),
         "version": __version__,
@@ -106,11 +116,11 @@ def train_cell(
         "contents": contents,
         "weights": checkpoint.digest(trainer.best_weights),
         "epochs": trainer.epoch,
-        "ended": trainer.ended,
+        "ended": "diverged" if diverged else trainer.ended,
         "best_epoch": trainer.best_epoch,
         "val_mse": best["val_mse"],
         "val_relative": best["val_relative"],
-        "monitored": trainer.best,
+        "monitored": None if diverged else trainer.best,
         "seconds": trainer.seconds,
         "ledger": trainer.ledger(),
         "parameters": sum(p.numel() for p in trainer.surrogate.parameters()),
@@ -119,7 +129,7 @@ def train_cell(
         "torch": torch.__version__,
         "passes": implementation(trainer.surrogate.mesh),
     }
-    stores.write_json(out, record)
+    stores.write_json(out, record | ({"diverged": diverged.epoch} if diverged else {}))
 
 
 def _given(**paths: Path | None) -> list[tuple[str, Path]]:
@@ -204,6 +214,11 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, required=True, help="record to write; weights and history are written beside it"
     )
+    parser.add_argument(
+        "--tuning",
+        action="store_true",
+        help="for the choice of λ: a divergence is noted in the record and is no failure",
+    )
     options.add_resuming(parser, "work/train")
     devices.add_options(parser)
     arguments = parser.parse_args()
@@ -224,6 +239,7 @@ def main() -> None:
             device,
             arguments.val_bank,
             arguments.stored,
+            arguments.tuning,
         )
     except Stopped as stopped:
         print(stopped, flush=True)

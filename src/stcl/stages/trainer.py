@@ -22,7 +22,11 @@ Pairs = tuple[Tensor, Tensor]  # inputs a and responses u on the training device
 
 
 class Diverged(RuntimeError):
-    """Training met a value that is not finite."""
+    """Training met a value that is not finite. The message says which one, and `epoch` when."""
+
+    def __init__(self, message: str, epoch: int) -> None:
+        super().__init__(message)
+        self.epoch = epoch
 
 
 class Trainer:
@@ -132,9 +136,9 @@ class Trainer:
     def _refuse_divergence(self, row: dict[str, float | None]) -> None:
         for term, value in row.items():
             if value is not None and not math.isfinite(value):
+                epoch = self.epoch + 1
                 raise Diverged(
-                    f"epoch {self.epoch + 1}: {term} is {value}; training diverged. Lower the learning rate or λ; the "
-                    f"history up to here is in diverged.csv of the working folder"
+                    f"epoch {epoch}: {term} is {value}; training diverged. Lower the learning rate or λ", epoch
                 )
 
     def _weights(self) -> dict[str, Tensor]:

@@ -74,6 +74,11 @@ def _check_problem(name: str, loaded: str, settings: ProblemSettings, selection:
             f"{where}.train_sizes: N = {largest} is larger than the dataset, samples.train = {settings.samples.train}; "
             f"raise samples.train or lower N"
         )
+    if settings.bank.samples is not None and settings.bank.samples > settings.samples.train:
+        yield (
+            f"{where}.bank.samples: {settings.bank.samples} is more than the dataset has, samples.train = "
+            f"{settings.samples.train}; raise samples.train or lower bank.samples"
+        )
     yield from _check_unique(f"{where}.train_sizes", settings.train_sizes)
     yield from _check_unique(f"{where}.tune_seeds", settings.tune_seeds or [])
     for method, chosen in settings.methods.enabled():

@@ -46,9 +46,18 @@ class Step:
 class CostEstimate:
     """What a plan will cost, in numbers. Seconds are None for a problem whose times are not known."""
 
-    def __init__(self, plan: Plan, published: dict[str, Any], solvers: dict[str, Any], timings: list[dict]) -> None:
+    def __init__(
+        self, plan: Plan, published: dict[str, Any], solvers: dict[str, Any], timings: dict[str, dict[str, Any]]
+    ) -> None:
+        """`timings` has the records of the stage `timing`, under the names of their problems.
+
+        A record says what was timed. One of other settings than the study has now does not count.
+        """
         self.plan, self.published, self.solvers = plan, published, solvers
-        self.rates = published_rates(published) | measured_rates(plan, timings)
+        known = {name: record for name, record in timings.items() if name in plan.config.problems}
+        self.outdated = [name for name, r in known.items() if r.get("spec") != plan.timing_spec(name).json_dict()]
+        current = {name: record for name, record in known.items() if name not in self.outdated}
+        self.rates = published_rates(published) | measured_rates(plan, current)
 
     # -- training -------------------------------------------------------------------------------------------------
 
@@ -202,24 +211,20 @@ def published_rates(published: dict[str, Any]) -> dict[str, Rate]:
     return rates
 
 
-def measured_rates(plan: Plan, timings: list[dict[str, Any]]) -> dict[str, Rate]:
-    """The rates from records of the stage `timing`. A record with cells that the study no longer has does not count."""
-    known = {_timed(cell): cell for cell in plan.cells.values()}
+def measured_rates(plan: Plan, timings: dict[str, dict[str, Any]]) -> dict[str, Rate]:
+    """The rates from records of the stage `timing`, which are of the present settings, one for each problem."""
     rates = {}
-    for timing in timings:
-        cells = {_timed(Cell.parse(path)): measured for path, measured in timing["cells"].items()}
-        if not set(cells) <= set(known):
-            continue
+    for problem, timing in timings.items():
+        block = plan.blocks[problem]
         seconds, q, batches = {}, {}, {}
-        for key, measured in cells.items():
-            cell = known[key]
-            block = plan.blocks[cell.block]
+        for path, measured in timing["cells"].items():
+            cell = Cell.parse(path)
             seconds[cell.method] = measured["epoch_seconds"] / ceil(cell.n_train / block.settings.training.batch)
             chosen = getattr(block.settings.methods, cell.method)
             q[cell.method], batches[cell.method] = getattr(chosen, "q", 0), _batches(chosen, block)
         form = getattr(block.settings.methods.stcl, "form", None)
         steps, batch = steps_of(form), block.settings.training.batch
-        rates[block.key] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}", batches)
+        rates[problem] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}", batches)
     return rates
 
 
@@ -236,11 +241,6 @@ def _batches(chosen: Any, block: Block) -> tuple[float, float]:
 def steps_of(form: Any) -> int | None:
     """How many steps a form or its solver takes; None if there is no solver with steps."""
     return getattr(form, "steps", None) or getattr(getattr(form, "solver", None), "steps", None)
-
-
-def _timed(cell: Cell) -> tuple[str, int, str]:
-    """What the time of a cell depends on, which λ and seed are not part of."""
-    return cell.block, cell.n_train, cell.method
 
 
 def layout(block: Block) -> Layout:

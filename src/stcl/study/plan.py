@@ -130,6 +130,11 @@ class Plan(Blocks):
         ]
 
     @cached_property
+    def tuning(self) -> frozenset[Cell]:
+        """The cells of all decisions. None of them is a final cell: those of a tuned method take the chosen λ."""
+        return frozenset(cell for decision in self.decisions for cell in self.tuning_cells(decision))
+
+    @cached_property
     def decisions(self) -> list[str]:
         cells = self.final_cells(self.blocks.values())
         return list(dict.fromkeys(self.decision(cell) for cell in cells if cell.lam == SELECTED))
@@ -168,9 +173,10 @@ class Plan(Blocks):
         )
 
     def _bank_size(self, dataset: str) -> int:
-        """The number of samples with stored tangents: as many as the largest offline DI cell trains on."""
+        """The number of samples with stored tangents: as many as the largest offline DI cell trains on, or more."""
         blocks = [b for b in self.blocks.values() if b.dataset == dataset and b.settings.methods.offline_di]
-        return max(n for block in blocks for n in block.settings.train_sizes)
+        asked = self.datasets[dataset].settings.bank.samples or 0
+        return max(asked, *(n for block in blocks for n in block.settings.train_sizes))
 
     def train_spec(self, cell: Cell) -> TrainSpec:
         block = self.blocks[cell.block]

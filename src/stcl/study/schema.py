@@ -31,6 +31,12 @@ class Bank(Settings):
     train: Positive = Field(
         200, description="number of directions that offline DI trains on; all training samples share them"
     )
+    samples: Positive | None = Field(
+        None,
+        description="number of training samples whose tangents are stored for offline DI; if it is left out or "
+        "smaller, as many as the largest N. All trainings of offline DI depend on the whole bank: with the largest N "
+        "to come given here, a larger N that is added later trains no smaller one again",
+    )
     test: Positive = Field(
         16, description="number of directions along which the Jacobian error is measured; all test samples share them"
     )
@@ -407,7 +413,8 @@ class Config(Settings):
     selection: Literal["fixed", "validation"] = Field(
         "fixed",
         description="where λ comes from: `fixed` takes `lambda`; `validation` trains every value of a `lambda_grid`, "
-        "chooses the one with the lowest validation error, and takes `lambda` where there is no grid",
+        "chooses the one with the lowest validation error, and takes `lambda` where there is no grid. A value with "
+        "which a training diverges is not chosen",
     )
     tune_seeds: list[Seed] = Field(
         default_factory=lambda: [0],
