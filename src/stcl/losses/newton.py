@@ -83,15 +83,14 @@ def _on_varying_faces(own: Tensor, varying: Tensor, axes: int) -> Tensor:
     slabs = [~own.any(dim=[a for a in grid if a != axis], keepdim=True) if axes > 1 else ~own for axis in grid]
     found = torch.zeros_like(own)
     for axis, slab in zip(grid, slabs, strict=True):
-        others = [other for other in slabs if other is not slab]
+        edges = torch.zeros_like(own)
+        for other in slabs:
+            edges |= other & (slab is not other)
         n = own.shape[axis]
         first = (torch.arange(n, device=own.device) < n // 2).view(-1, *[1] * (-axis - 1))
         for half in (first, ~first):
-            face = (slab & half).expand_as(own)
-            inner = face
-            for other in others:
-                inner = inner & ~other
-            found |= face & (varying & inner).any(dim=grid, keepdim=True)
+            face = slab & half
+            found |= face & (varying & face & ~edges).any(dim=grid, keepdim=True)
     return found & ~own
 
 
