@@ -66,6 +66,8 @@ def project(tmp_path):
         train = {"spec": spec, "version": "9.9", "epochs": 300, "ended": "early", "contents": {}}
         (folder / "train.json").write_text(json.dumps(train))
         errors = {"spec": spec, "field_error": field, "jacobian_error": 10 * field}
+        if "burgers" in path:
+            errors["standard_errors"] = {"field_error": field / 10, "jacobian_error": field / 4}
         (folder / "errors.json").write_text(json.dumps(errors))
         write_history(folder / "history.csv", 300)
     return tmp_path
@@ -84,17 +86,18 @@ def test_a_cell_stands_beside_its_published_number(project):
     published = yaml.safe_load((PROJECT / "config/published.yaml").read_text())
     table = agreement.list_of_runs(agreement.recorded(project, agreement.STUDIES), published)
     burgers, sketch = table.body
-    assert burgers[:7] == [
+    assert burgers[:10] == [
         "Burgers, N = 32, FNO",
         "0, 7",
         "300, 300 of 2000",
-        *("17.00 ± 1.41", "17.75 ± 3.10", "0.96", "-0.2"),
+        *("17.00 ± 1.41", "1.70", "17.75 ± 3.10", "0.96", "-0.2"),
+        *("170.00 ± 14.14", "4.25"),
     ]
     run = "results/paper-small/runs/burgers/N32/fno/lam0/seed"
     command = f"snakemake {run}0/errors.json {run}7/errors.json --configfile config/paper-small.yaml"
     assert burgers[-1] == f"`{command} --config 'seeds=[0, 7]'`"
     assert sketch[0] == "Nonlinear diffusion, 32 x 32, q = 4, N = 128, sTCL, λ = 1"
-    assert sketch[3:7] == ["4.18", "4.18 ± 0.34", "1.00", "+0.0"]
+    assert sketch[3:8] == ["4.18", "—", "4.18 ± 0.34", "1.00", "+0.0"]  # made when no standard error was kept
 
 
 def test_tables_have_what_was_recorded_and_the_rest_was_not_run(project):

@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from scipy.stats import sem
 
 from stcl import problems
+from stcl.core.evaluated import measured_for
 from stcl.operators.build import build_surrogate
 from stcl.operators.settings import Network
 from stcl.runtime import checkpoint
@@ -72,7 +74,9 @@ def test_cells_that_are_measured_together_keep_their_own_errors(tmp_path, monkey
         surrogate = build_surrogate(problems.load("diffusion", n=9).layout, spec.network)
         records.append(tmp_path / "runs" / cell.path / "train.json")
         checkpoint.save(records[-1].with_name("weights.pt"), surrogate.state_dict())
-        records[-1].write_text(json.dumps({"spec": spec.json_dict(), "best_epoch": 3 + cell.seed}))
+        weights = checkpoint.digest(surrogate.state_dict())
+        trained = {"spec": spec.json_dict(), "best_epoch": 3 + cell.seed, "weights": weights}
+        records[-1].write_text(json.dumps(trained))
         jacobian = jacobian_errors(surrogate, arrays["a"], arrays["v"], arrays["w"])
         expected.append((field_errors(surrogate, arrays["a"], arrays["u"]).numpy(), jacobian.numpy()))
     assert not np.array_equal(expected[0][0], expected[1][0])
@@ -87,7 +91,12 @@ def test_cells_that_are_measured_together_keep_their_own_errors(tmp_path, monkey
         means = json.loads(record.with_name("errors.json").read_text())
         assert means["field_error"] == pytest.approx(field.mean())
         assert means["jacobian_error"] == pytest.approx(jacobian.mean())
+        assert means["standard_errors"]["field_error"] == pytest.approx(sem(field.astype(float)))
+        assert means["standard_errors"]["jacobian_error"] == pytest.approx(sem(jacobian.astype(float).mean(axis=1)))
         assert (means["spec"]["seed"], means["best_epoch"], means["contents"]) == (seed, 3 + seed, contents)
+        trained = json.loads(record.read_text())
+        assert measured_for(trained, means)
+        assert not measured_for(trained | {"weights": "of another training"}, means)
 
 
 def test_weights_of_another_training_are_not_measured(tmp_path):

@@ -4,8 +4,10 @@ from typing import Any
 
 
 def measured_for(train: dict[str, Any], errors: dict[str, Any]) -> bool:
-    """Whether errors.json was measured for the training of train.json: for its spec, and for its best epoch.
+    """Whether errors.json was measured for the training of train.json: for its spec, its best epoch and its weights.
 
-    A training that is made again leaves the errors of the last one where they are, until its evaluation begins.
+    A training that is made again leaves the errors of the last one where they are, until its evaluation begins. Errors
+    and trainings of older versions do not name the weights.
     """
-    return all(errors.get(key) == train.get(key) for key in ("spec", "best_epoch"))
+    names = ("spec", "best_epoch", *(("weights",) if "weights" in train and "weights" in errors else ()))
+    return all(errors.get(name) == train.get(name) for name in names)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -44,17 +45,18 @@ TABLES = ("field_error", "jacobian_error", "sketch_resolution", "gradient_varian
 QUANTITIES = {"field_error": "Field error", "jacobian_error": "Jacobian error"}
 DPI = 110
 
+ERRORS = (
+    "Test errors in percent, mean ± sample standard deviation over the seeds that are named. Standard error: what the "
+    "draw of the test inputs leaves in the mean over them, with any number of seeds; a dash stands where a record "
+    "was made by a version that did not keep it."
+)
 RUNS = (
-    "Test errors in percent, mean ± sample standard deviation over the seeds that are named. Ratio: ours over the "
-    "published mean. Deviations: the difference in combined standard deviations of ours and of the published three "
-    "seeds; a single seed is given the published deviation. Epochs: how many were run. A training of "
-    "`config/paper-small.yaml` ends early when 200 epochs at the lowest learning rate have brought no better "
-    "checkpoint. The command trains the cell again, from nothing; `stcl records` then writes its record anew."
+    f"{ERRORS} Ratio: ours over the published mean. Deviations: the difference in combined standard deviations of ours "
+    "and of the published three seeds; a single seed is given the published deviation. Epochs: how many were run. A "
+    "training of `config/paper-small.yaml` ends early when 200 epochs at the lowest learning rate have brought no "
+    "better checkpoint. The command trains the cell again, from nothing; `stcl records` then writes its record anew."
 )
-ASKED_RUNS = (
-    "Test errors in percent, mean ± sample standard deviation over the seeds that are named. Epochs or settings are "
-    "not the paper's, so there is nothing published to stand beside."
-)
+ASKED_RUNS = f"{ERRORS} Epochs or settings are not the paper's, so there is nothing published to stand beside."
 WHOLE_TABLES = (
     f"All cells of `{WHOLE}`. What has no record is not run; in brackets are the published numbers. The seeds behind a "
     "number of ours are in the list above. Times are those that the stage `timing` measures with nothing else running. "
@@ -128,14 +130,14 @@ def recorded(root: Path, studies: tuple[Path, ...] = STUDIES + QUESTIONS) -> lis
 
 def list_of_runs(found: list[Recorded], published: dict[str, Any] | None) -> Table:
     """Every cell with the command that repeats it, beside its published numbers if these are given."""
-    comparison = ["Published", "Ratio", "Deviations"] if published else []
-    header = ["Cell", "Seeds", "Epochs", *(part for name in QUANTITIES.values() for part in (name, *comparison))]
+    numbers = ["Standard error", *(["Published", "Ratio", "Deviations"] if published else [])]
+    header = ["Cell", "Seeds", "Epochs", *(part for name in QUANTITIES.values() for part in (name, *numbers))]
     body = []
     for cell in found:
         texts = [words(cell.block, cell.cell), ", ".join(str(run.cell.seed) for run in cell.runs), _epochs(cell.runs)]
         for quantity in QUANTITIES:
             ours = percent(cell.runs, quantity)
-            texts.append(ours.text())
+            texts += [ours.text(), _standard_error(cell.runs, quantity)]
             texts += _comparison(ours, _published(cell, quantity, published)) if published else []
         versions = dict.fromkeys(run.record["version"] for run in cell.runs)
         body.append([*texts, ", ".join(versions), f"`{repetition(cell)}`"])
@@ -159,6 +161,12 @@ def _block_words(block: Block) -> str:
 def _epochs(runs: list[Run]) -> str:
     budgets = {run.record["spec"]["training"]["epochs"] for run in runs}
     return ", ".join(f"{run.epochs}" for run in runs) + f" of {', '.join(map(str, budgets))}"
+
+
+def _standard_error(runs: list[Run], quantity: str) -> str:
+    """In percent. All seeds are tested on the same inputs, so that it is the mean of theirs, however many they are."""
+    known = [run.errors.get("standard_errors", {}).get(quantity) for run in runs]
+    return "—" if None in known else f"{100 * fmean(known):.2f}"
 
 
 def _comparison(ours: Estimate, theirs: list[float] | None) -> list[str]:

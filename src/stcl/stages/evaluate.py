@@ -2,9 +2,9 @@
 
     python -m stcl.stages.evaluate --data data/test.json --bank banks/test.json runs/…/train.json [runs/…/train.json …]
 
-The mean errors of a cell go into errors.json beside its record. The errors of every sample and direction are kept in
-errors.npz, so that tables can be aggregated anew without another training. The cells of one command share the test
-split, which is read once.
+The mean errors of a cell go into errors.json beside its record, with the standard errors that the draw of the test
+inputs leaves in these means. The errors of every sample and direction are kept in errors.npz, so that tables can be
+aggregated anew without another training. The cells of one command share the test split, which is read once.
 """
 
 import argparse
@@ -60,10 +60,22 @@ def evaluate(run: Path, test: HeldOut, device: torch.device) -> None:
             "spec": record["spec"],
             "field_error": float(field.mean(dtype=np.float64)),
             "jacobian_error": float(jacobian.mean(dtype=np.float64)),
+            "standard_errors": {"field_error": standard_error(field), "jacobian_error": standard_error(jacobian)},
             "best_epoch": record["best_epoch"],
+            "weights": record.get("weights"),
             "contents": test.contents,
         },
     )
+
+
+def standard_error(errors: np.ndarray) -> float | None:
+    """The standard error of the mean of `errors`, (samples,) or (samples, directions), as inputs are drawn anew.
+
+    The directions of one input are not independent of each other, so each input counts once, with its mean. A single
+    input has no standard error.
+    """
+    means = errors.reshape(len(errors), -1).mean(axis=1, dtype=np.float64)
+    return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else None
 
 
 def main() -> None:
