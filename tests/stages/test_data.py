@@ -46,11 +46,11 @@ def test_near_resonant_helmholtz_draws_are_counted_and_not_stored(tmp_path):
 def test_burgers_responses_beyond_the_bound_are_counted_and_not_stored(tmp_path, options):
     stored, ledger = generate(split("burgers", 24, **BURGERS, **options), tmp_path)
     problem = problems.load("burgers", **BURGERS, **options)
-    a = problem.inputs(28, "train").astype(np.float32)
-    largest = np.abs(problem.solve(a.astype(np.float64))).max(axis=(1, 2))
+    a = problem.inputs(28, "train")
+    largest = np.abs(problem.solve(a)).max(axis=(1, 2))
     kept = np.flatnonzero(largest <= problem.largest_response)[:24]
     np.testing.assert_array_equal(stored["solver_input"], a[kept])
-    np.testing.assert_array_equal(stored["a"], a[kept, 50:])
+    np.testing.assert_array_equal(stored["a"], a[kept, 50:].astype(np.float32))
     assert np.abs(stored["u"]).max() <= problem.largest_response
     assert ledger["rejected"] == kept[-1] + 1 - 24 > 0
 

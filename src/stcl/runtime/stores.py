@@ -40,12 +40,13 @@ class StoreError(RuntimeError):
 
 @dataclass(frozen=True)
 class Field:
-    """An array with one entry per sample: names and sizes of its axes after `sample`, and its meaning."""
+    """An array with one entry per sample: names and sizes of its axes after `sample`, its meaning and its type."""
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     description: str
     units: str = "1"
+    dtype: str = "float32"
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -84,7 +85,7 @@ class StoreWriter:
                 name,
                 shape=(samples, *field.shape),
                 chunks=(1, *field.shape),
-                dtype="float32",
+                dtype=field.dtype,
                 compressors=None,
                 dimension_names=("sample", *field.dims),
                 attributes={"description": field.description, "units": field.units},
@@ -133,7 +134,7 @@ class StoreWriter:
         """Writes the next samples, every field [chunk, *shape], and adds what they cost to the ledger."""
         if set(arrays) != set(self.fields):
             raise ValueError(f"expected the arrays {sorted(self.fields)}, got {sorted(arrays)}")
-        arrays = {name: np.ascontiguousarray(values, dtype=np.float32) for name, values in arrays.items()}
+        arrays = {name: np.ascontiguousarray(values, dtype=self.fields[name].dtype) for name, values in arrays.items()}
         count = len(next(iter(arrays.values())))
         rows = slice(self.done, self.done + count)
         for name, values in arrays.items():

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from stcl import problems
-from stcl.problems.base import Problem, SolveError
+from stcl.problems.base import Problem, SolveError, Split
 from stcl.runtime import options, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.parallel import ordered
@@ -31,7 +31,7 @@ def generate(spec: DataSpec, manifest: Path, work: Path, code: str, workers: int
     problem = problems.load(spec.problem, **spec.options)
     samples = spec.samples
     candidates = problem.candidates(samples)
-    inputs = problem.inputs(candidates, spec.split).astype(np.float32)
+    inputs = _drawn(problem, candidates, spec.split)
     title = f"{spec.problem} {spec.split}"
     # The manifest is part of the key, because two datasets of a study can have the same spec and be made at once.
     key = stores.job_key(spec.canonical(), code, str(manifest))
@@ -78,21 +78,39 @@ def _solve(spec: DataSpec, inputs: np.ndarray) -> tuple[np.ndarray, dict[str, fl
     return u, {**problem.counts, "seconds": time.perf_counter() - start}
 
 
+def _drawn(problem: Problem, count: int, split: Split) -> np.ndarray:
+    """The inputs as they are solved and stored.
+
+    Those that the network sees are rounded to its float32 first, so that solver and network have the same input. Where
+    the solver takes inputs of another shape, these are stored beside and keep float64: a scheme that amplifies noise,
+    as three sweeps per step do with some forcings of Burgers, would give the response of the rounding.
+    """
+    inputs = problem.inputs(count, split)
+    return inputs if _are_of_the_solver_alone(problem, inputs) else inputs.astype(np.float32)
+
+
+def _are_of_the_solver_alone(problem: Problem, inputs: np.ndarray) -> bool:
+    return inputs.shape[1:] != problem.layout.input_shape
+
+
 def _fields(problem: Problem, inputs: np.ndarray) -> dict[str, stores.Field]:
     layout = problem.layout
     described = {
         "a": stores.Field(layout.input_dims, layout.input_shape, "input on the network's grid"),
         "u": stores.Field(layout.response_dims, layout.response_shape, "response"),
     }
-    if inputs.shape[1:] != layout.input_shape:
-        dims = tuple(f"solver_axis{i}" for i in range(inputs.ndim - 1))
-        described["solver_input"] = stores.Field(dims, inputs.shape[1:], "input as the reference solver takes it")
+    if _are_of_the_solver_alone(problem, inputs):
+        dims, meaning = (
+            tuple(f"solver_axis{i}" for i in range(inputs.ndim - 1)),
+            "input as the reference solver takes it",
+        )
+        described["solver_input"] = stores.Field(dims, inputs.shape[1:], meaning, dtype="float64")
     return described
 
 
 def _arrays(problem: Problem, inputs: np.ndarray, u: np.ndarray) -> dict[str, np.ndarray]:
     arrays = {"a": problem.network_input(inputs), "u": u}
-    return arrays | ({"solver_input": inputs} if inputs.shape[1:] != problem.layout.input_shape else {})
+    return arrays | ({"solver_input": inputs} if _are_of_the_solver_alone(problem, inputs) else {})
 
 
 def main() -> None:

@@ -128,13 +128,15 @@ class CostEstimate:
     # -- disk -----------------------------------------------------------------------------------------------------
 
     def data_bytes(self, dataset: str, split: Split) -> int:
-        """The bytes of inputs and responses. Where the network sees other inputs than the solver, both are stored."""
+        """The bytes of inputs and responses. Where the network sees other inputs than the solver, both are stored.
+
+        Those of the solver have twice as many bytes a number.
+        """
         block = self.plan.datasets[dataset]
         problem = problems.load(block.problem, **block.settings.options)
-        shapes = [problem.layout.input_shape, problem.layout.response_shape]
-        taken = problem.directions(1, "test").shape[1:]
-        shapes += [taken] if taken != problem.layout.input_shape else []
-        return FLOAT * self.plan.data_spec(dataset, split).samples * sum(map(prod, shapes))
+        seen, taken = problem.layout.input_shape, problem.directions(1, "test").shape[1:]
+        numbers = prod(seen) + prod(problem.layout.response_shape) + (2 * prod(taken) if taken != seen else 0)
+        return FLOAT * self.plan.data_spec(dataset, split).samples * numbers
 
     def bank_bytes(self, dataset: str, split: Split) -> int:
         """The bytes of tangents, and of the directions that the samples share."""
