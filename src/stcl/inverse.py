@@ -96,8 +96,9 @@ class Sensors:
         return values if self.fields is None else values[..., : self.fields, :].flatten(-2)
 
     def value_and_tangents(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """The map is linear, so tangents are observed as responses are."""
-        return self(u), self(w)
+        """The map is linear: tangents w, [B, q, ...] or [q, ...] for the whole batch, are observed as responses are."""
+        observed = self(w)
+        return self(u), observed.expand(len(u), *observed.shape) if w.ndim == u.ndim else observed
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ class MapPoint:
     misfit: Tensor  # ½‖(y − data) / noise‖² [B]
     gradient: Tensor  # ∇Φ(z) [B, d]
     jacobian: Tensor  # J [B, m, d], divided by the noise
-    converged: Tensor  # whether the last step was within the tolerance [B]
+    decrement: Tensor  # the Newton decrement ½ ∇Φᵀ(I + JᵀJ)⁻¹∇Φ at z [B]
+    converged: Tensor  # whether it is below tolerance² · Φ [B]
     evaluations: Tensor  # how often the model and its tangents were evaluated [B]
     path: Tensor  # z after every step [steps + 1, B, d]; one that has ended repeats its last
     path_misfit: Tensor  # [steps + 1, B]
@@ -183,7 +185,6 @@ def map_point(
         raise ValueError(f"expected data of shape {tuple(at.y.shape)}, as observe gives, got {tuple(data.shape)}")
     y, jacobian = at.y, at.jacobian
     damping, evaluations = data.new_zeros(len(data)), torch.ones(len(data), dtype=torch.long, device=data.device)
-    converged = torch.zeros(len(data), dtype=torch.bool, device=data.device)
     path, path_misfit = [z.clone()], [at.misfit(scaled)]
     active = torch.arange(len(data), device=data.device)
     for _ in range(steps):
@@ -191,9 +192,8 @@ def map_point(
         objective = here.misfit(scaled[active]) + z[active].square().sum(1) / 2
         gradient = here.gradient(scaled[active]) + z[active]
         step, decrement, predicted = _step(here.jacobian, gradient, damping[active])
-        done = decrement <= tolerance**2 * objective
-        converged[active] = done
-        going = ~done & (predicted > 2 * torch.finfo(z.dtype).eps * objective)  # less could not be seen
+        visible = predicted > 2 * torch.finfo(z.dtype).eps * objective
+        going = (decrement > tolerance**2 * objective) & visible
         active, step, predicted, objective = active[going], step[going], predicted[going], objective[going]
         if not len(active):
             break
@@ -211,8 +211,20 @@ def map_point(
     misfit = final.misfit(scaled)
     gradient = final.gradient(scaled) + z
     objective = misfit + z.square().sum(1) / 2
-    kept = torch.stack(path), torch.stack(path_misfit)
-    return MapPoint(z, prior(z), objective, misfit, gradient, jacobian, converged, evaluations, *kept)
+    decrement = _step(jacobian, gradient, damping)[1]
+    return MapPoint(
+        z=z,
+        a=prior(z),
+        objective=objective,
+        misfit=misfit,
+        gradient=gradient,
+        jacobian=jacobian,
+        decrement=decrement,
+        converged=decrement <= tolerance**2 * objective,
+        evaluations=evaluations,
+        path=torch.stack(path),
+        path_misfit=torch.stack(path_misfit),
+    )
 
 
 def _step(jacobian: Tensor, gradient: Tensor, damping: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -266,10 +278,10 @@ class Spectrum:
         return x.square().sum(-1) + (self.eigenvalues * along.square()).sum(-1)
 
 
-def spectrum(jacobian: Tensor, count: int | None = None) -> Spectrum:
-    """The eigenpairs of JᵀJ for J [B, m, d] divided by the noise: min(m, d) of them, or the `count` leading ones."""
+def spectrum(jacobian: Tensor) -> Spectrum:
+    """The min(m, d) leading eigenpairs of JᵀJ for J [B, m, d] divided by the noise; all others are zero."""
     _, singular, rows = torch.linalg.svd(jacobian, full_matrices=False)
-    return Spectrum(singular[:, :count].square(), rows[:, :count].mT)
+    return Spectrum(singular.square(), rows.mT)
 
 
 def subspace_angle(first: Tensor, second: Tensor) -> Tensor:

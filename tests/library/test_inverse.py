@@ -35,6 +35,18 @@ def test_linear_gaussian_map(linear):
     assert (found.evaluations == 2).all()  # one step solves a linear problem
 
 
+def test_the_last_step_that_is_allowed_counts():
+    """One step solves a linear problem. The decrement is that of the point which is given back: ½ gᵀ(I + JᵀJ)⁻¹g."""
+    forward, data = normals(5, 3, seed=20), normals(2, 5, seed=21)
+    prior = Prior.gaussian(torch.zeros(3, dtype=DOUBLE), torch.eye(3, dtype=DOUBLE))
+    for steps in (0, 1):
+        found = inverse.map_point(lambda a: a @ forward.T, lambda u: u, data, 1.0, prior, steps=steps)
+        assert found.converged.tolist() == [steps == 1] * 2
+        hessian = torch.eye(3, dtype=DOUBLE) + forward.T @ forward
+        decrement = torch.einsum("bi,ij,bj->b", found.gradient, torch.linalg.inv(hessian), found.gradient) / 2
+        torch.testing.assert_close(found.decrement, decrement, rtol=1e-10, atol=1e-25)
+
+
 def test_linear_gaussian_covariance(linear):
     found, factor, _, covariance, _ = linear
     for ours in found.spectrum.covariance:
@@ -152,6 +164,9 @@ def test_sensors_interpolate():
     points = np.array([[0.3, 0.05], [2.0, 1.0], [1.5, 0.7]])
     exact = torch.from_numpy(1 + 2 * points[:, 0] - 3 * points[:, 1] + points.prod(1))
     torch.testing.assert_close(Sensors(points, (x, y))(field), exact)
+    one, shared = inverse.Sensors(points, (x, y)).value_and_tangents(field.expand(4, 5, 4), field.expand(2, 5, 4))
+    assert (one.shape, shared.shape) == ((4, 3), (4, 2, 3))  # directions that a batch shares are observed for each
+    torch.testing.assert_close(shared[3, 1], exact)
     fields = torch.stack([field, 2 * field, 0 * field])
     torch.testing.assert_close(Sensors(points, (x, y), fields=2)(fields[None])[0], torch.cat([exact, 2 * exact]))
 

@@ -1,7 +1,5 @@
 """Inputs of a problem's prior that nobody has solved."""
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
@@ -28,7 +26,7 @@ class UnlabelledInputs:
 
     def _fresh(self, count: int) -> Tensor:
         noise = torch.randn(count, *self.problem.input_noise_shape, generator=self.generator, device=self.device)
-        return cast(Tensor, self.problem.network_input(self.problem.input(noise)))
+        return self.problem.network_input(self.problem.input(noise))
 
     def state_dict(self) -> dict:
         return {"position": self.pool and self.pool.position, "generator": self.generator.get_state()}

@@ -28,8 +28,9 @@ class Problem(ABC):
     """One PDE F(u, a) = 0 with its prior, reference solver, exact tangents and differentiable residual.
 
     A problem is a frozen dataclass whose fields are its constants, the grid size among them. Arrays are batched
-    over samples: a is [samples, ...], directions v are [directions, ...] and shared by the samples. Everything
-    but `residual` and `direction` is float64 numpy. `counts` is a ledger that the solver fills as it works:
+    over samples: a is [samples, ...], directions v are [directions, ...] and shared by the samples. The reference
+    solver and the stored draws are float64 numpy, the equation is torch, and what makes or maps inputs, which training
+    does on its device, takes either. `counts` is a ledger that the solver fills as it works:
     factorisations, linear solves, Newton steps.
     """
 
@@ -96,8 +97,12 @@ class Problem(ABC):
     def directions(self, count: int, stream: Stream) -> np.ndarray:
         """The first `count` directions of a stream, as the solver takes them. All samples share them."""
 
-    def network_input(self, a: np.ndarray) -> np.ndarray:
-        """Inputs or directions as the network sees them, [..., *layout.input_shape]. The map is linear in a."""
+    def network_input(self, a):
+        """Inputs or directions as the network sees them, [..., *layout.input_shape]. The map is linear in a.
+
+        Like `direction`, it is written with operations that numpy and torch share: stores ask for arrays, and inverse
+        problems and unlabelled inputs for tensors.
+        """
         return a
 
     # -- reference solver -------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class Burgers(Problem):
         """The times at which the solver's inputs hold values: the left ends of its steps, then the network's frames."""
         return np.concatenate([np.arange(self.solver_nt) / self.solver_nt, self.layout.coordinates[1]])
 
-    def network_input(self, a: np.ndarray) -> np.ndarray:
+    def network_input(self, a):
         return a[..., self.solver_nt :]
 
     # -- prior ------------------------------------------------------------------------------------------------

@@ -167,9 +167,7 @@ def check_answers(
 
 def reached(found: inverse.MapPoint) -> Tensor:
     """Whether the optimiser ended in a minimum, by the Newton decrement, [B]. A resonance can stop it before."""
-    hessian = found.jacobian.mT @ found.jacobian + torch.eye(found.z.shape[1], dtype=found.z.dtype)
-    decrement = (found.gradient * torch.linalg.solve(hessian, found.gradient)).sum(1) / 2
-    return decrement <= OPTIMAL**2 * found.objective
+    return found.decrement <= OPTIMAL**2 * found.objective
 
 
 def _spread(path: Tensor) -> Tensor:

@@ -99,7 +99,6 @@ class SolverModel:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.solves = 0  # number of inputs that were solved for
 
     def __call__(self, a: Tensor) -> Tensor:
         return torch.from_numpy(self.problem.layout.score(self._solve(a.numpy())))
@@ -118,7 +117,6 @@ class SolverModel:
         return torch.from_numpy(self.problem.layout.score(u)), torch.from_numpy(w)
 
     def _solve(self, a: np.ndarray) -> np.ndarray:
-        self.solves += len(a)
         try:
             return self.problem.solve(a)
         except SolveError:

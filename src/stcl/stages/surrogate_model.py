@@ -33,7 +33,7 @@ class SurrogateModel:
         return u, w
 
     def _seen(self, a: Tensor) -> Tensor:
-        return self.problem.network_input(a).to(self.kind)  # type: ignore[arg-type,attr-defined]  # it only slices
+        return self.problem.network_input(a).to(self.kind)
 
     def _scored(self, u: Tensor) -> Tensor:
         return self.problem.layout.score(u)
