@@ -60,7 +60,8 @@ def jacobian_error(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor, trut
     """‖DS_θ(a_i)[v_k] − w_ik‖ / ‖w_ik‖, [B, q], for directions v [q, ...], shared by the batch, or [B, q, ...].
 
     `truth` holds the tangents w [B, q, ...] as a tensor or an array, or it is a solver a ↦ u. Central differences of
-    the solver, with a step relative to the input, then take their place. They cost 2q solves for each sample.
+    the solver then take their place, with a step relative to those entries of the input that the direction changes.
+    They cost 2q solves for each sample.
 
     >>> import torch, stcl
     >>> stcl.jacobian_error(lambda a: a**2, torch.ones(1, 3), torch.eye(3), lambda a: a**2 + a).mean()  # 2 against 3
@@ -77,13 +78,14 @@ def jacobian_error(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor, trut
 def _differences(solve: Callable[[Tensor], Any], a: Tensor, v: Tensor, step: float) -> Tensor:
     """(S(a + εv) − S(a − εv)) / 2ε in double precision, ε ‖v‖ = step ‖a‖.
 
-    An input that is zero, or nearly so, has the largest ‖a‖ of the batch instead. If all are zero, ε = step.
+    ‖a‖ is taken over the entries where v is not zero: others may be of another size. An input that is zero there, or
+    nearly so, has the largest ‖a‖ of the batch instead. If all are zero, ε = step.
     """
     a, columns = a.double(), []
-    length = a.reshape(len(a), -1).norm(dim=1)
-    length = torch.where(length > 1e-6 * length.max(), length, length.max())
     for direction in v.double().expand(len(a), *v.shape[-a.ndim :]).unbind(1):
         size = direction.reshape(len(a), -1).norm(dim=1)
+        length = torch.where(direction != 0, a, 0.0).reshape(len(a), -1).norm(dim=1)
+        length = torch.where(length > 1e-6 * length.max(), length, length.max())
         epsilon = step * torch.where(length > 0, length / size, 1.0)
         shift = epsilon.reshape(-1, *[1] * (a.ndim - 1)) * direction
         change = torch.as_tensor(solve(a + shift)).double() - torch.as_tensor(solve(a - shift)).double()

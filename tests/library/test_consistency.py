@@ -284,6 +284,13 @@ def test_a_model_without_forward_mode_trains_through_the_wrapper():
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in (model.first.weight, model.second.weight))
 
 
+def test_jacobian_error_of_inputs_whose_entries_differ_in_size():
+    """A step relative to the whole input would move the viscosity, 1e-3, by the size of the forcing, 1e3."""
+    a, v = torch.tensor([[1e-3, 1e3], [2e-3, 3e3]]), torch.tensor([[1e-3, 0.0], [0.0, 1e3], [2e-3, 1e3]])
+    error = stcl.jacobian_error(lambda a: a[:, 1:] / a[:, :1], a, v, lambda a: a[:, 1:] / a[:, :1])
+    assert float(error.max()) < 1e-4
+
+
 @pytest.mark.usefixtures("float64")
 def test_jacobian_error_against_tangents_and_against_a_solver():
     _, a, _, solve = linear_equation()

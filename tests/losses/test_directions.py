@@ -71,18 +71,32 @@ def test_white_noise_is_isotropic():
 def test_a_later_batch_of_equal_inputs_has_directions_of_zero(dtype):
     """Not of the rounding in its mean, which would have unit norm."""
     drawn = BatchDirections(None, q=2)
-    drawn.inputs = torch.rand(7, 5, dtype=dtype)
+    drawn.inputs = torch.rand(7, 50, dtype=dtype)
     torch.testing.assert_close(drawn.draw(7).norm(dim=-1), torch.ones(7, 2, dtype=dtype))
-    drawn.inputs = drawn.inputs[:1].expand(7, 5) / 3
+    drawn.inputs = drawn.inputs[:1].expand(7, 50) / 3
     assert not drawn.draw(7).any()
 
 
 def test_directions_of_a_batch_have_the_covariance_of_its_inputs():
-    """Up to their norm: in a plane in which the inputs spread ten times as much one way as the other."""
+    """Up to their norm: in a plane in which the inputs spread twice as much one way as the other."""
     torch.manual_seed(0)
     drawn = BatchDirections(None, q=5000)
-    drawn.inputs = torch.randn(4, 2, dtype=torch.float64) * torch.tensor([10.0, 1.0]) + 1e3
+    drawn.inputs = torch.randn(4, 2, dtype=torch.float64) * torch.tensor([2.0, 1.0]) + 1e3
     v = drawn.draw(4).flatten(0, 1)
+    v = v / v.norm(dim=1, keepdim=True)
     expected = torch.randn(20000, 2, dtype=torch.float64) @ torch.linalg.cholesky(torch.cov(drawn.inputs.T)).T
     expected = expected / expected.norm(dim=1, keepdim=True)
     torch.testing.assert_close(v.T @ v / len(v), expected.T @ expected / len(v), rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6])
+def test_a_parameter_of_another_size_does_not_decide_all_directions(size):
+    """Without the bound, one direction of a hundred would carry nearly all of the smaller parameter's square."""
+    torch.manual_seed(0)
+    drawn = BatchDirections(None, q=5000)
+    drawn.inputs = torch.randn(4, 2, dtype=torch.float64) * torch.tensor([size, 1.0])
+    v = drawn.draw(4).flatten(0, 1)
+    squares = v[:, 1].square().sort().values
+    assert squares[-200:].sum() < 0.1 * squares.sum()
+    plain = v[:, 1] / v.norm(dim=1)
+    assert (plain.square().sort().values[-200:].sum() > 0.9 * plain.square().sum()) == (size > 1)

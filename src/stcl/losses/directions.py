@@ -56,7 +56,18 @@ class SketchDirections:
 
 
 def combinations(inputs: Tensor, lead: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
-    """Directions [*lead, ...] of unit norm with the covariance of inputs [N, ...]: random sums of their differences."""
+    """Directions [*lead, ...] of unit norm with the covariance of inputs [N, ...]: random sums of their differences.
+
+    If an input is a few numbers of different sizes, the largest alone decides the norm. Where it happens to be small,
+    all others would become huge. So what a sum is divided by is at least half of its norm in units of the entries'
+    standard deviations. That is less than the norm itself where all entries are alike, as those of a field are.
+    """
     centred = (inputs - inputs.mean(0)).reshape(len(inputs), -1)  # an input may be one number
     shares = torch.randn(*lead, len(inputs), generator=generator, dtype=inputs.dtype, device=inputs.device)
-    return unit_norm((shares @ centred).reshape(*lead, *inputs.shape[1:]), inputs.ndim - 1)
+    drawn = shares @ centred
+    deviations = centred.square().mean(0).sqrt()
+    varying = deviations > 0
+    squares = (drawn / deviations.where(varying, 1)).square().sum(-1, keepdim=True) / varying.sum()
+    least = squares.sqrt() * torch.linalg.vector_norm(deviations) / 2
+    norm = torch.linalg.vector_norm(drawn, dim=-1, keepdim=True).maximum(least)
+    return (drawn / norm).reshape(*lead, *inputs.shape[1:])
