@@ -79,7 +79,7 @@ class Sensors:
                 f"expected points of shape (m, {len(coordinates)}), one number an axis, got {points.shape}"
             )
         weights = np.ones((len(points), 1))
-        for axis, nodes in enumerate(coordinates):
+        for axis, nodes in enumerate(map(np.asarray, coordinates)):
             outside = np.flatnonzero((points[:, axis] < nodes[0]) | (points[:, axis] > nodes[-1]))
             if outside.size:
                 raise ValueError(
@@ -116,14 +116,14 @@ class Linearisation:
         return (self.y - data).square().sum(1) / 2
 
 
-def linearise(model: Map, observe: Map, noise: float, prior: Prior, z: Tensor) -> Linearisation:
-    """What the model predicts at z [B, d], and J. It is a chain of three forward-mode passes."""
+def linearise(model: Map, observe: Map, noise: float | Tensor, prior: Prior, z: Tensor) -> Linearisation:
+    """What the model predicts at z [B, d], and J, for a noise of one number or of [m]: three forward-mode passes."""
     identity = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
     with torch.no_grad():
         a, v = value_and_tangents(prior, z, identity)
         u, w = value_and_tangents(model, a, v)
         y, columns = value_and_tangents(observe, u, w)
-    return Linearisation(y.to(z) / noise, columns.to(z).transpose(1, 2) / noise)
+    return Linearisation(y.to(z) / noise, (columns.to(z) / noise).transpose(1, 2))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def map_point(
     model: Map,
     observe: Map,
     data: Tensor,
-    noise: float,
+    noise: float | Tensor,
     prior: Prior,
     start: Tensor | None = None,
     steps: int = STEPS,
@@ -159,9 +159,11 @@ def map_point(
 ) -> MapPoint:
     """The minimisers of Φ for data [B, m], by damped Gauss-Newton steps from `start` [B, d] or the prior's mean.
 
+    `noise` is the standard deviation of all observations, or that of each, [m].
     A step solves (I + JᵀJ + µI) s = −∇Φ. The damping µ is zero until a step fails to reduce Φ. An inverse problem ends
     when the Newton decrement ½ ∇Φᵀ(I + JᵀJ)⁻¹∇Φ falls below tolerance² · Φ. Then z is within tolerance · √(2Φ) of the
-    minimiser in units of the posterior's standard deviation. z has the type and device of the data.
+    minimiser in units of the posterior's standard deviation. z has the type and device of the data, which should be
+    those of the model.
 
     >>> import torch, stcl.inverse
     >>> prior = stcl.inverse.Prior.gaussian(torch.zeros(1), torch.ones(1, 1))
@@ -169,12 +171,7 @@ def map_point(
     >>> found.a  # (2 · 3) / (1 + 2²)
     tensor([[1.2000]])
     """
-    if data.ndim != 2 or data.shape[1] == 0:
-        raise ValueError(f"there are no sensors: expected data of shape (B, m) with m >= 1, got {tuple(data.shape)}")
-    if not (math.isfinite(noise) and noise > 0):
-        raise ValueError(f"the noise must be positive and finite, got {noise}; it is a standard deviation")
-    if not bool(torch.isfinite(data).all()):
-        raise ValueError("the data have values that are not finite; check what was observed")
+    noise = _checked(data, noise)
     scaled = data / noise
     z = data.new_zeros(len(data), prior.dimension) if start is None else start.to(data, copy=True)
     if z.shape != (len(data), prior.dimension):
@@ -183,6 +180,8 @@ def map_point(
     at = linearise(model, observe, noise, prior, z)
     if at.y.shape != data.shape:
         raise ValueError(f"expected data of shape {tuple(at.y.shape)}, as observe gives, got {tuple(data.shape)}")
+    if not (bool(at.y.isfinite().all()) and bool(at.jacobian.isfinite().all())):
+        raise ValueError("predictions or tangents are not finite at the start; give a start where the model works")
     y, jacobian = at.y, at.jacobian
     damping, evaluations = data.new_zeros(len(data)), torch.ones(len(data), dtype=torch.long, device=data.device)
     path, path_misfit = [z.clone()], [at.misfit(scaled)]
@@ -225,6 +224,30 @@ def map_point(
         path=torch.stack(path),
         path_misfit=torch.stack(path_misfit),
     )
+
+
+def _checked(data: Tensor, noise: float | Tensor) -> Tensor:
+    """The noise as a tensor, one number or [m], if it and data [B, m] are what `map_point` can take."""
+    if not isinstance(data, Tensor):
+        kind = type(data).__name__
+        raise ValueError(
+            f"expected data as a tensor of the model's type, got {kind}; use torch.as_tensor(data, dtype=…)"
+        )
+    if data.ndim != 2:
+        hint = "one problem is data[None]" if data.ndim == 1 else "flatten what a problem observes: data.flatten(1)"
+        raise ValueError(f"expected data of shape (B, m) for B inverse problems, got {tuple(data.shape)}; {hint}")
+    if data.shape[1] == 0:
+        raise ValueError(f"there are no sensors: expected data of shape (B, m) with m >= 1, got {tuple(data.shape)}")
+    if not bool(torch.isfinite(data).all()):
+        raise ValueError("the data have values that are not finite; check what was observed")
+    noise = torch.as_tensor(noise, dtype=data.dtype, device=data.device)
+    if noise.ndim and noise.shape != data.shape[1:]:
+        raise ValueError(
+            f"expected the noise of all observations, or of each of {data.shape[1]}, got shape {tuple(noise.shape)}"
+        )
+    if not bool((noise.isfinite() & (noise > 0)).all()):
+        raise ValueError(f"the noise must be positive and finite, got {noise.tolist()}; it is a standard deviation")
+    return noise
 
 
 def _step(jacobian: Tensor, gradient: Tensor, damping: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -68,6 +68,16 @@ def test_root_and_precision_belong_to_the_covariance(linear):
     torch.testing.assert_close(roots @ roots.mT, found.spectrum.covariance)
 
 
+def test_a_noise_of_each_observation_weighs_it():
+    """Against the posterior mean of linear maps, (I + FᵀR⁻¹F)⁻¹ Fᵀ R⁻¹ data."""
+    forward, data, noise = normals(5, 3, seed=20), normals(2, 5, seed=21), torch.tensor([0.1, 1.0, 0.3, 2.0, 0.5])
+    prior = Prior.gaussian(torch.zeros(3, dtype=DOUBLE), torch.eye(3, dtype=DOUBLE))
+    found = inverse.map_point(lambda a: a @ forward.T, lambda u: u, data, noise, prior)
+    weighed = forward.T / noise.double() ** 2
+    mean = torch.linalg.solve(torch.eye(3, dtype=DOUBLE) + weighed @ forward, weighed @ data.T).T
+    torch.testing.assert_close(found.a, mean)
+
+
 # -- a nonlinear map --------------------------------------------------------------------------------------------
 
 WEIGHTS = normals(6, 8, seed=7), normals(8, 8, seed=8)
@@ -185,6 +195,12 @@ def test_angles_between_subspaces():
         ({"noise": 0.0}, "noise must be positive"),
         ({"noise": -1.0}, "noise must be positive"),
         ({"noise": math.nan}, "noise must be positive"),
+        ({"noise": torch.tensor([1.0, 1.0, 0.0, 1.0])}, "noise must be positive"),
+        ({"noise": torch.ones(3)}, r"or of each of 4, got shape \(3,\)"),
+        ({"data": np.zeros((2, 4))}, "as a tensor of the model's type, got ndarray"),
+        ({"data": torch.zeros(4)}, r"got \(4,\); one problem is data\[None\]"),
+        ({"data": torch.zeros(2, 2, 2)}, r"data\.flatten\(1\)"),
+        ({"model": lambda a: (model(a) - 1e9).sqrt()}, "not finite at the start"),
         ({"data": torch.full((2, 4), math.nan)}, "not finite"),
         ({"data": torch.zeros(2, 5)}, "expected data of shape"),
         ({"start": torch.zeros(2, 9)}, "expected a start"),
