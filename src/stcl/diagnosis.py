@@ -140,7 +140,7 @@ def diagnose(equation: DiscreteEquation, model: nn.Module | None = None) -> Diag
     findings = probe(equation)
     chosen, reasons = choose(findings)
     form, kept = with_kept_solver(findings, chosen)
-    kind = equation.tangent_class or findings.krylov_class
+    kind = findings.krylov_class
     layout = equation.layout
     nodes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
     return Diagnosis(

@@ -194,6 +194,19 @@ def test_a_resonance_is_reported():
     assert any("near a resonance" in reason for reason in reasons)
 
 
+def test_a_solver_goes_by_what_was_measured_and_not_by_what_is_declared():
+    """Helmholtz declares an indefinite operator. With a small wave number it is definite, and CG solves it."""
+    problem = problems.load("helmholtz", n=17, kappa=1.0)
+    assert probe(problem, conditions=False).krylov_class == "spd" != problem.tangent_class
+    for form in ("auto", "krylov_target", "solved_target"):
+        a, u = problem.states(4)
+        target = stcl.TangentConsistency(problem, form=form).tangent_form.target(a, u, a[:1])
+        assert (target.residual < 0.01).all()
+    page = stcl.diagnose(problem)
+    assert page.kind.startswith("spd")
+    stcl.TangentConsistency(problem, form=page.form)  # what was chosen can be asked for
+
+
 def test_more_steps_are_taken_where_five_do_not_solve():
     hard = rule.Findings(
         unknowns=9,
