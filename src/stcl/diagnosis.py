@@ -16,10 +16,9 @@ from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm, T
 from stcl.core.settings import Settings
 from stcl.equation import Equation
 from stcl.losses import forms
-from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
 from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, SolvedTarget, metric_of
-from stcl.probe import operators_of, probe
+from stcl.probe import operators_of, probe, random_directions
 from stcl.tangent.data_check import SAMPLES, Agreement, agreement
 from stcl.tangent.data_verdict import parts, verdict
 from stcl.tangent.spectrum import ritz_values
@@ -205,12 +204,12 @@ def _milliseconds(equation: DiscreteEquation, form: FormSettings, kind: Operator
     """The time of one call of the form and its gradient with respect to the tangents: the median of a few."""
     a, u = equation.states(BATCH)
     rows = torch.arange(BATCH) % len(a)
-    v = combinations(a, (BATCH, Q)) if len(a) > 1 else torch.randn(BATCH, Q, *a.shape[1:], dtype=a.dtype)
+    v = random_directions(a, (BATCH, Q))
     single = u.dtype if u.dtype != torch.float64 else torch.float32
     try:
-        return _timed(forms.load(equation, form, kind), *(x.to(single) for x in (a[rows], u[rows], v.to(a))))
+        return _timed(forms.load(equation, form, kind), *(x.to(single) for x in (a[rows], u[rows], v)))
     except RuntimeError:  # the residual has constants in double precision
-        return _timed(forms.load(equation, form, kind), a[rows], u[rows], v.to(a))
+        return _timed(forms.load(equation, form, kind), a[rows], u[rows], v)
 
 
 def _timed(loss: TangentForm, a: Tensor, u: Tensor, v: Tensor) -> float:
@@ -224,15 +223,16 @@ def _timed(loss: TangentForm, a: Tensor, u: Tensor, v: Tensor) -> float:
 
 
 def _price(equation: DiscreteEquation, model: nn.Module | None, candidates: list[FormSettings]) -> Price:
-    """The shortest of a few updates of each kind, which take turns."""
+    """The shortest of a few updates of each kind, which take turns. What they draw does not touch torch's own state."""
     given = equation.given_shapes if isinstance(equation, Equation) else None
     states = equation.states(BATCH)
     shapes = given or (tuple(states[0].shape[1:]), tuple(states[1].shape[1:]))
-    used = _mlp(*shapes) if model is None else copy.deepcopy(model)
-    try:
-        ratios = _priced(equation, used, states, shapes, candidates)
-    except RuntimeError:  # the residual has constants in double precision
-        ratios = _priced(equation, used.double(), states, shapes, candidates)
+    with torch.random.fork_rng(devices=[]):
+        used = _mlp(*shapes) if model is None else copy.deepcopy(model)
+        try:
+            ratios = _priced(equation, used, states, shapes, candidates)
+        except RuntimeError:  # the residual has constants in double precision
+            ratios = _priced(equation, used.double(), states, shapes, candidates)
     (_, data), *rest = ratios
     name = "an MLP with 64 hidden values" if model is None else type(model).__name__
     return Price(name, 1e3 * data, [(kind, seconds / data) for kind, seconds in rest])

@@ -90,6 +90,15 @@ def _refuse_blocks(equation: DiscreteEquation) -> None:
         )
 
 
+def random_directions(inputs: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """Directions [*lead, ...] like the differences of the inputs [N, ...]; white noise where they have none."""
+    generator = torch.Generator(inputs.device).manual_seed(0)
+    if all_equal(inputs):
+        shape = (*lead, *inputs.shape[1:])
+        return torch.randn(shape, generator=generator, dtype=inputs.dtype, device=inputs.device)
+    return combinations(inputs, lead, generator)
+
+
 # -- operators that march in time ---------------------------------------------------------------------------------
 
 
@@ -122,9 +131,7 @@ def _time_targets(found: Findings, equation: DiscreteEquation) -> Findings:
     if equation.march is not None:
         return replace(found, march=True, correction=correction(March(equation, settings.March(), "parabolic")))
     solver = SpaceTime(equation, settings.SpaceTime(steps=EXACT_STEPS), "parabolic")
-    generator = torch.Generator(u.device).manual_seed(0)
-    spread = combinations(a, (len(u[few]), 4), generator) if len(a) > 1 and not all_equal(a) else None
-    v = torch.randn(len(u[few]), 4, *a.shape[1:], dtype=a.dtype).to(a) if spread is None else spread
+    v = random_directions(a, (len(u[few]), 4))
     g = -single_block(input_derivative(equation, *states, v), "space_time")
     exact = solver.at(*states)(g)
     errors = []

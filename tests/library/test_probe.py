@@ -4,9 +4,10 @@ import equations
 import numpy as np
 import pytest
 import torch
+from user_problems import fisher_kpp
 
 from stcl import Equation, EquationError, TangentConsistency, probe, problems
-from stcl.diagnosis import _spectrum, histogram
+from stcl.diagnosis import _spectrum, diagnose, histogram
 from stcl.losses import metrics, rule
 from stcl.tangent.operator import TangentOperator
 
@@ -156,6 +157,14 @@ def test_a_probe_gives_the_same_numbers_twice():
     for field in ("condition_raw", "condition_metric", "lowest", "nearest", "symmetry_defect", "alignment"):
         assert getattr(again, field) == pytest.approx(getattr(first, field), rel=1e-9)
     assert rule.choose(again)[0].solver == rule.choose(first)[0].solver
+
+
+@pytest.mark.parametrize("equation", [equations.poisson, lambda: fisher_kpp().equation(count=1)])
+def test_a_diagnosis_leaves_the_random_numbers_of_torch_alone(equation):
+    """Also where a single state has no differences, and directions are white noise."""
+    made, before = equation(), torch.get_rng_state()
+    diagnose(made)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def difference(f, axis, n):
