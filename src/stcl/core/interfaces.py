@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 TangentClass = Literal["spd", "indefinite", "parabolic", "saddle"]
 Transform = Literal["sine", "cosine", "fourier"]  # for an axis between walls, without flux, or periodic
-Solver = Literal["minres", "cg", "gmres", "bicgstab"]
+Solver = Literal["minres", "cg", "gmres"]
 OperatorClass = TangentClass | Literal["advective"]  # a probe may also find a steady A without a Laplacian
 
 

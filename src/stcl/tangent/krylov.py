@@ -108,36 +108,6 @@ def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: in
     return _solution(x, r, good, g, scale, dot, axes)
 
 
-def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
-    """BiCGStab with right preconditioner for any A.
-
-    Each step takes two products with A. The residuals go up and down, so x is the iterate with the smallest one.
-    """
-    dot = _dot(axes)
-    g, scale = _scaled(g, axes)
-    x, r = torch.zeros_like(g), g
-    best, best_r = x, r
-    p, rho = g, dot(g, g)
-    for _ in range(steps):
-        p_hat = preconditioner(p)
-        product = operator(p_hat)
-        going = _unsolved(r, g, dot)
-        alpha = going * rho * _inverse(dot(g, product))
-        half = r - alpha * product
-        half_hat = preconditioner(half)
-        image = operator(half_hat)
-        omega = going * dot(image, half) * _inverse(dot(image, image))
-        x = x + alpha * p_hat + omega * half_hat
-        r = half - omega * image
-        better = dot(r, r) < dot(best_r, best_r)
-        best, best_r = torch.where(better, x, best), torch.where(better, r, best_r)
-        rho, rho_before = dot(g, r), rho
-        beta = rho * alpha * _inverse(rho_before * omega)
-        p = r + beta * (p - omega * product)
-    good = (dot(best_r, best_r) < dot(g, g)) | (dot(g, g) == 0)
-    return _solution(best, best_r, good, g, scale, dot, axes)
-
-
 def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
     """GMRES with right preconditioner for any A.
 
@@ -182,7 +152,7 @@ def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes:
     return _solution(x, r, good, g, scale, dot, axes)
 
 
-SOLVERS: dict[Solver, Callable[..., Solution]] = {"minres": minres, "cg": cg, "gmres": gmres, "bicgstab": bicgstab}
+SOLVERS: dict[Solver, Callable[..., Solution]] = {"minres": minres, "cg": cg, "gmres": gmres}
 
 
 def _dot(axes: int) -> Dot:

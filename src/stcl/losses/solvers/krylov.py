@@ -21,7 +21,7 @@ class Krylov:
     """m preconditioned steps for A x = g from zero, for all samples and right-hand sides together.
 
     The unknowns are the values at the nodes that have an equation. MINRES fits a symmetric A, CG fits one that is
-    definite as well, and GMRES fits any other. BiCGStab keeps fewer vectors than GMRES.
+    definite as well, and GMRES fits any other.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Krylov:
         self.equation, self.settings = equation, settings
         self.metric = metrics.load(equation, settings.metric)
         a, u = equation.states(1)
-        single_block(equation.residual(u, a), "krylov_target")
+        single_block(equation.residual(u, a), "solver krylov")
         defect = symmetry_defect(TangentOperator(equation, u[0], a[0]))
         refusal = solver_refusal(settings.method, tangent_class, defect)
         if refusal:
@@ -41,7 +41,7 @@ class Krylov:
 
     @property
     def products(self) -> int:
-        more = {"minres": 1, "cg": 0, "bicgstab": self.settings.steps, "gmres": 0 if self.solve is gmres else 1}
+        more = {"minres": 1, "cg": 0, "gmres": 0 if self.solve is gmres else 1}
         return self.settings.steps + more[self.method]
 
     @torch.no_grad()
