@@ -403,7 +403,7 @@ def test_the_refusal_of_blocks_names_what_was_asked_for():
     a = torch.nn.functional.pad(torch.randn(2, 5, 5), (1, 1, 1, 1))
     equation, metric = Equation(residual, a, a.clone()), settings.ShiftedLaplacian(shift=1.0)
     for chosen in (settings.SolvedTarget(solver=settings.Krylov(metric=metric)), settings.KrylovTarget(metric=metric)):
-        with pytest.raises(EquationError, match="^solver krylov takes a residual that is one tensor"):
+        with pytest.raises(EquationError, match=r"^solver krylov takes a residual that is one tensor"):
             forms.load(equation, chosen, "spd")
 
 

@@ -6,7 +6,6 @@ import scipy.sparse.linalg
 import torch
 
 from stcl.tangent import krylov
-from stcl.tangent.gmres import gmres
 
 N = 24
 SPECTRA = {
@@ -170,30 +169,30 @@ def test_cg_names_systems_of_negative_curvature():
     assert solution.solved.tolist() == [[bool(values[0] > 0), bool(values[-1] > 0)]] == [[False, True]]
 
 
-@pytest.mark.parametrize("kind", SPECTRA)
-@pytest.mark.parametrize("steps", [1, 4, 9])
-def test_gmres_with_one_tensor_takes_the_same_steps(kind, steps):
-    matrices, g, diagonal = systems(kind)
-    matrices = matrices + torch.randn(N, N)  # not symmetric
-
-    def operator(x):
-        return (matrices[:, None] @ x[..., None])[..., 0]
-
-    expected = krylov.gmres(operator, g, lambda r: diagonal * r, steps=steps, axes=1)
-    found = gmres(operator, g, lambda r: diagonal * r, steps=steps, axes=1)
-    torch.testing.assert_close(found.x, expected.x, rtol=1e-8, atol=1e-10)
-    torch.testing.assert_close(found.residual, expected.residual, rtol=1e-8, atol=1e-12)
+def test_gmres_gives_zero_where_the_residual_grew():
+    """Of a singular A in single precision x becomes so large that some residuals are rounding, above the start's."""
+    diagonal = torch.linspace(1, 2, N, dtype=torch.float32)
+    diagonal[0] = 0.0
+    g = torch.randn(1024, 1, N, dtype=torch.float32)
+    x, residual, solved = krylov.gmres(lambda x: diagonal * x, g, lambda r: r, steps=40, axes=1)
+    assert solved.any()
+    assert not solved.all()
+    assert (x[~solved] == 0).all()
+    assert (residual[~solved] == 1).all()
+    assert (residual[solved] <= 1.01).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gmres_with_one_tensor_survives_zeros_and_an_exhausted_space(dtype):
+def test_gmres_survives_zeros_and_an_exhausted_space(dtype):
     """g = 0; g in a space of two dimensions; a singular operator. The others do not notice."""
     diagonal = torch.linspace(1, 2, N).repeat(4, 1)
     diagonal[3, 0] = 0.0
     g = torch.randn(4, 1, N)
     g[0], g[1, :, 2:] = 0.0, 0.0
     diagonal, g = diagonal.to(dtype), g.to(dtype)
-    found = gmres(lambda x: diagonal[:, None] * x, g, lambda r: r, steps=12, axes=1)
+    # In single precision, more steps make the singular system's x so large that its residual is rounding.
+    steps = 8 if dtype == torch.float32 else 12
+    found = krylov.gmres(lambda x: diagonal[:, None] * x, g, lambda r: r, steps=steps, axes=1)
     small = 1e-4 if dtype == torch.float32 else 1e-8
     assert found.solved.all()
     assert (found.x[0] == 0).all()

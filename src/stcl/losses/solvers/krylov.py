@@ -9,7 +9,6 @@ from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solved
 from stcl.losses import metrics, settings
 from stcl.tangent import krylov
 from stcl.tangent.five_point import five_point, is_five_point, on_interior
-from stcl.tangent.gmres import gmres
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
 from stcl.tangent.solver_choice import fitting_solver, solver_refusal
@@ -36,13 +35,12 @@ class Krylov:
         if refusal:
             raise ValueError(refusal)
         self.method = settings.method or fitting_solver(defect, positive=tangent_class == "spd")
-        self.solve = gmres if self.method == "gmres" else krylov.SOLVERS[self.method]
+        self.solve = krylov.SOLVERS[self.method]
         self.linearise = five_point if is_five_point(equation, u, a) else on_interior
 
     @property
     def products(self) -> int:
-        more = {"minres": 1, "cg": 0, "gmres": 0 if self.solve is gmres else 1}
-        return self.settings.steps + more[self.method]
+        return self.settings.steps + (self.method == "minres")  # which looks at the residual of its result
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Tensor], Solved]:

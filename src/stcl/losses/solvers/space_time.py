@@ -10,7 +10,7 @@ from torch import Tensor
 from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solved
 from stcl.losses import settings
-from stcl.tangent.gmres import gmres
+from stcl.tangent.krylov import gmres
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import products
 from stcl.tangent.solver_choice import space_time_refusal

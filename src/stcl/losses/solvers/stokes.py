@@ -10,7 +10,7 @@ from torch import Tensor
 from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solved
 from stcl.losses import settings
-from stcl.tangent.gmres import gmres
+from stcl.tangent.krylov import gmres
 from stcl.tangent.residual import products
 from stcl.tangent.transforms import basis, frequencies
 from stcl.tangent.unknowns import Unknowns
