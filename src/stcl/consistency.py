@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from stcl.core.infer_layout import without_ones
-from stcl.core.interfaces import DiscreteEquation
+from stcl.core.interfaces import DiscreteEquation, TargetForm
 from stcl.equation import Equation, check_batch
 from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
@@ -210,10 +210,10 @@ class TangentConsistency(nn.Module):
 
         It keeps nothing for a state that changes: a prediction, which also stands for a label that is not there.
         """
-        solver = getattr(self.tangent_form, "solver", None)
-        if isinstance(solver, Direct):
-            known = u if getattr(self.tangent_form, "state", None) == "label" else None
-            solver.keys_of = lambda *_: None if known is None else fingerprints(known, a)
+        form = self.tangent_form
+        if isinstance(form, TargetForm) and isinstance(form.solver, Direct):
+            known = u if form.state == "label" else None
+            form.solver.keys_of = lambda *_: None if known is None else fingerprints(known, a)
 
     def _error_weight(self, state: Tensor, label: Tensor | None, data: Tensor | None) -> Tensor | float:
         """What a mean squared error counts in the data loss: 1 if that is what the data loss is."""

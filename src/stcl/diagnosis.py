@@ -17,7 +17,7 @@ from stcl.core.settings import Settings
 from stcl.equation import Equation
 from stcl.losses import forms
 from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
-from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, SolvedTarget, metric_of
+from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, March, SolvedTarget, metric_of
 from stcl.probe import operators_of, probe, random_directions
 from stcl.tangent.data_check import SAMPLES, Agreement, agreement
 from stcl.tangent.data_verdict import parts, verdict
@@ -287,14 +287,12 @@ def _mlp(inputs: tuple[int, ...], responses: tuple[int, ...]) -> nn.Module:
 def _extra_products(form: FormSettings, loaded: TangentForm, axes: int) -> str:
     """What a form needs beyond the tangent residual."""
     extra = ""
-    if isinstance(loaded, TargetForm):
-        extra += {
-            "direct": ", and one with the inverse of A, which is kept",
-            "march": ", and one sweep through the frames for each direction",
-        }.get(
-            getattr(getattr(form, "solver", None), "name", ""),
-            f", and {loaded.solver.products} with A for each direction",
-        )
+    if isinstance(form, SolvedTarget) and isinstance(form.solver, Direct):
+        extra += ", and one with the inverse of A, which is kept"
+    elif isinstance(form, SolvedTarget) and isinstance(form.solver, March):
+        extra += ", and one sweep through the frames for each direction"
+    elif isinstance(loaded, TargetForm):
+        extra += f", and {loaded.solver.products} with A for each direction"
     metric = metric_of(form)
     if isinstance(metric, FittedLaplacian) and metric.scaled:
         extra += f", and {2 * axes + 1} for its diagonal"

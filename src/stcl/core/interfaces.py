@@ -106,6 +106,13 @@ class Metric(Protocol):
         """M as a dense matrix for one input a. Tests compare with it."""
 
 
+@runtime_checkable
+class Weighing(Protocol):
+    """A form or a solver that has a metric."""
+
+    metric: Metric
+
+
 class InvertibleMetric(Metric, Protocol):
     """A metric whose inverse is as cheap as itself."""
 
@@ -131,6 +138,10 @@ class TangentSolver(Protocol):
     @property
     def products(self) -> int:
         """How many products with A one solve of one right-hand side takes; ledgers count them."""
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps a solve takes; None where it does not go by steps."""
 
     def at(self, u: "Tensor", a: "Tensor") -> "Callable[[Any], Solved]":
         """The map g ↦ x for right-hand sides g [B, q, ...] in the shape of the residual, at u [B, ...] and a [B, ...].
@@ -166,6 +177,7 @@ class TargetForm(Protocol):
     """
 
     solver: TangentSolver
+    state: Literal["label", "prediction", "corrected"]
 
     def __call__(
         self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor", kept: "Tensor | None" = None

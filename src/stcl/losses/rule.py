@@ -25,6 +25,7 @@ from stcl.losses.settings import (
     Stcl,
     Stokes,
     metric_of,
+    state_of,
 )
 from stcl.problems.base import Problem
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal, space_time_refusal
@@ -306,7 +307,7 @@ def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
         return
     if type(problem).input is Problem.input:
         yield f"inputs: {settings.inputs} needs inputs of the prior from normals; give the problem `input(noise)`"
-    if getattr(form, "state", None) == "label":
+    if state_of(form) == "label":
         yield (
             f"form.state: {form.name} linearises at the label, which inputs: {settings.inputs} do not have; use "
             f"prediction, or solved_target with corrected"

@@ -79,9 +79,11 @@ def in_words(form: str | FormSettings) -> str:
     """A form in a few words."""
     if isinstance(form, str):
         return form
-    words = [form.name, getattr(getattr(form, "metric", None), "name", None)]
+    words: list[str | None] = [form.name]
+    if isinstance(form, PreconditionedResidual):
+        words += [form.metric.name]
     if isinstance(form, KrylovTarget):
-        words[1:] = [form.solver, f"{form.steps} steps"]
+        words += [form.solver, f"{form.steps} steps"]
     if isinstance(form, SolvedTarget):
-        words[1:] = [form.solver.name]
+        words += [form.solver.name]
     return ", ".join(word for word in words if word)

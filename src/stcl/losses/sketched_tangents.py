@@ -30,8 +30,7 @@ def solved_by(form: TangentForm, targets: int, corrections: int) -> dict[str, in
         return {}
     solves = targets + SOLVES * corrections
     counts = {"targets": targets, "corrections": corrections, "products": solves * form.solver.products}
-    steps = getattr(getattr(form.solver, "settings", None), "steps", None)
-    return counts if steps is None else counts | {"steps": solves * steps}
+    return counts if form.solver.steps is None else counts | {"steps": solves * form.solver.steps}
 
 
 class SketchedTangents:
@@ -58,8 +57,9 @@ class SketchedTangents:
 
     def ledger(self, samples: int) -> dict[str, int]:
         """What was solved for so many samples."""
-        own = samples if getattr(self.form, "state", None) == "corrected" else 0
-        return solved_by(self.form, targets=samples * self.directions.q, corrections=own)
+        corrects = isinstance(self.form, TargetForm) and self.form.state == "corrected"
+        corrections = samples if corrects else 0
+        return solved_by(self.form, targets=samples * self.directions.q, corrections=corrections)
 
     def state_dict(self) -> dict[str, Any]:
         return self.directions.state_dict()

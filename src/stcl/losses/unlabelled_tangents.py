@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, Metric, Solved, TangentForm, TangentSolver, TargetForm
+from stcl.core.interfaces import DiscreteEquation, Solved, TangentForm, TangentSolver, TargetForm, Weighing
 from stcl.core.layout import Layout
 from stcl.losses.newton import Newton, on_blocks
 from stcl.losses.sketched_tangents import Differentiable
@@ -54,7 +54,8 @@ class UnlabelledTangents:
         self.corrects = correct or value == "corrected" or largest is not None
         self._correct = self._newton(equation, solver) if self.corrects else None
         self.equation = equation if solver is None else solver.equation
-        self.metric: Metric | None = getattr(form if solver is None else solver, "metric", None)
+        weighing = form if solver is None else solver
+        self.metric = weighing.metric if isinstance(weighing, Weighing) else None
 
     def __call__(self, surrogate: Differentiable, a: Tensor, v: Tensor) -> Judged:
         """The losses at inputs a [B, ...] along directions v [B, q, ...] or [q, ...]."""

@@ -39,15 +39,19 @@ class Krylov:
         self.linearise = five_point if is_five_point(equation, u, a) else on_interior
 
     @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    @property
     def products(self) -> int:
-        return self.settings.steps + (self.method == "minres")  # which looks at the residual of its result
+        return self.steps + (self.method == "minres")  # which looks at the residual of its result
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Tensor], Solved]:
         operator, preconditioner = self.linearise(self.equation, u, a), self.metric.at(a)
 
         def solve(g: Tensor) -> Solved:
-            found = self.solve(operator, g, preconditioner, steps=self.settings.steps, axes=g.ndim - 2)
+            found = self.solve(operator, g, preconditioner, steps=self.steps, axes=g.ndim - 2)
             return Solved(embed(found.x, self.equation.layout.grid), found.residual, found.solved)
 
         return torch.no_grad()(solve)

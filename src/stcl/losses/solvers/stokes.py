@@ -64,15 +64,17 @@ class Stokes:
         self._schur = np.pad(viscosity * laplacian / (slopes[0][:, None] + slopes[1]), 1)
 
     @property
-    def products(self) -> int:
+    def steps(self) -> int:
         return self.settings.steps
+
+    products = steps
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Any], Solved]:
         product = products(self.equation, u, a)
 
         def solve(g: Any) -> Solved:
-            found = gmres(lambda x: _joined(product(x)), _joined(g), self.precondition, self.settings.steps, axes=3)
+            found = gmres(lambda x: _joined(product(x)), _joined(g), self.precondition, self.steps, axes=3)
             return Solved(*found)
 
         return torch.no_grad()(solve)

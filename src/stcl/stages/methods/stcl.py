@@ -10,7 +10,7 @@ from stcl.losses import forms
 from stcl.losses.data import Objective
 from stcl.losses.derivative_informed import DerivativeInformed
 from stcl.losses.directions import SketchDirections
-from stcl.losses.settings import Stcl
+from stcl.losses.settings import Stcl, state_of
 from stcl.losses.sketched_tangents import SketchedTangents
 from stcl.losses.weighting import RatioWeight
 from stcl.stages.methods import Setup
@@ -31,7 +31,7 @@ def _beyond_labels(setup: Setup, settings: Stcl, directions: SketchDirections) -
     """The objective with unlabelled inputs. Its modules are loaded by name: other cells do not depend on them."""
     objectives = importlib.import_module("stcl.losses.beyond_labels")
     problem, chosen = setup.problem, settings.settled_form
-    corrects = getattr(chosen, "state", None) == "corrected"
+    corrects = state_of(chosen) == "corrected"
     # A corrected prediction is handed to the form as a label. The labelled batch has labels of its own.
     form = forms.load(problem, chosen.model_copy(update={"state": "label"}) if corrects else chosen)
     term = objectives.UnlabelledTangents(
