@@ -14,7 +14,7 @@ from torch.nn.functional import mse_loss
 
 from stcl.core.infer_layout import without_ones
 from stcl.core.interfaces import DiscreteEquation, TargetForm
-from stcl.equation import Equation, check_batch
+from stcl.equation import Equation, check_batch, model_shapes
 from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
@@ -261,9 +261,7 @@ class TangentConsistency(nn.Module):
         self.form, self.reasons, kind = settle(self.form, equation, partial(probe, conditions=False))
         self.tangent_form = forms.load(equation, self.form, kind)
         self._unlabelled_term = partial(unlabelled_term, equation, self.tangent_form, self.form, kind, self.value)
-        layout = equation.layout
-        given = equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
-        self.spaces = Spaces(layout, given, self.scale)
+        self.spaces = Spaces(equation.layout, model_shapes(equation), self.scale)
         known = partial(_known_inputs, equation) if self.scale is None else None  # those of a scaled model are not
         self.directions = BatchDirections(self._given[1], self.q, known)
         self.equation = equation

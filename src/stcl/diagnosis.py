@@ -14,7 +14,7 @@ from torch.nn.functional import mse_loss
 from stcl.consistency import TangentConsistency
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm, TargetForm
 from stcl.core.settings import Settings
-from stcl.equation import Equation
+from stcl.equation import model_shapes
 from stcl.losses import forms
 from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
 from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, March, SolvedTarget, metric_of
@@ -224,9 +224,7 @@ def _timed(loss: TangentForm, a: Tensor, u: Tensor, v: Tensor) -> float:
 
 def _price(equation: DiscreteEquation, model: nn.Module | None, candidates: list[FormSettings]) -> Price:
     """The shortest of a few updates of each kind, which take turns. What they draw does not touch torch's own state."""
-    given = equation.given_shapes if isinstance(equation, Equation) else None
-    states = equation.states(BATCH)
-    shapes = given or (tuple(states[0].shape[1:]), tuple(states[1].shape[1:]))
+    states, shapes = equation.states(BATCH), model_shapes(equation)
     with torch.random.fork_rng(devices=[]):
         used = _mlp(*shapes) if model is None else copy.deepcopy(model)
         try:

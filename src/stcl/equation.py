@@ -142,9 +142,15 @@ class Equation:
         return tuple(self._input_shape), tuple(self._response_shape)
 
 
+def model_shapes(equation: DiscreteEquation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of one input and one response as a model has them: those that were given, or else the layout's."""
+    layout = equation.layout
+    return equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
+
+
 def check_batch(equation: DiscreteEquation, a: Tensor, u: Tensor) -> None:
     """Check F(u, a) = 0 at a batch in the layout's shapes, unless the equation is to be taken as it is."""
-    if getattr(equation, "check", True):
+    if not isinstance(equation, Equation) or equation.check:
         dtype = widest(equation.residual, u, a)
         check_data(equation.residual, equation.layout, a.detach().to(dtype), u.detach().to(dtype), ADVICE)
 
