@@ -18,7 +18,7 @@ class DirectionSource(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class Differentiable(Protocol):
+class TangentModel(Protocol):
     """A model that gives its value and its tangents in one pass."""
 
     def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -44,7 +44,7 @@ class SketchedTangents:
         return (self.directions.draw(len(rows)),)
 
     def __call__(
-        self, surrogate: Differentiable, a: Tensor, u: Tensor | None, drawn: tuple[Tensor, ...]
+        self, surrogate: TangentModel, a: Tensor, u: Tensor | None, drawn: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         """The prediction and the derivative loss from one pass; without labels u, the prediction is the only state."""
         (v,) = drawn

@@ -9,7 +9,7 @@ from torch import Tensor
 from stcl.core.interfaces import DiscreteEquation, Solved, TangentForm, TangentSolver, TargetForm, Weighing
 from stcl.core.layout import Layout
 from stcl.losses.newton import Newton, on_blocks
-from stcl.losses.sketched_tangents import Differentiable
+from stcl.losses.sketched_tangents import TangentModel
 from stcl.tangent.unknowns import as_blocks
 
 SOLVED = 0.02  # largest relative residual of a Newton step that is solved well enough to tell a resonance
@@ -57,7 +57,7 @@ class UnlabelledTangents:
         weighing = form if solver is None else solver
         self.metric = weighing.metric if isinstance(weighing, Weighing) else None
 
-    def __call__(self, surrogate: Differentiable, a: Tensor, v: Tensor) -> Judged:
+    def __call__(self, surrogate: TangentModel, a: Tensor, v: Tensor) -> Judged:
         """The losses at inputs a [B, ...] along directions v [B, q, ...] or [q, ...]."""
         prediction, w = surrogate.value_and_tangents(a, v)
         return self.judge(a, prediction, v, w)
