@@ -33,6 +33,11 @@ def solved_by(form: TangentForm, targets: int, corrections: int) -> dict[str, in
     return counts if form.solver.steps is None else counts | {"steps": solves * form.solver.steps}
 
 
+def columns_of(form: TangentForm) -> dict[str, float]:
+    """What a form has measured since the last call, for the history of the training."""
+    return form.epoch_columns() if isinstance(form, Measured) else {}
+
+
 class SketchedTangents:
     """L = form(a, u_θ(a), v, DS_θ(a)[v]) for directions v that are drawn anew at every update."""
 
@@ -52,8 +57,7 @@ class SketchedTangents:
         return prediction, self.form(a, prediction, v, w, label=prediction if u is None else u)
 
     def epoch_columns(self) -> dict[str, float]:
-        """What the form has measured since the last call."""
-        return self.form.epoch_columns() if isinstance(self.form, Measured) else {}
+        return columns_of(self.form)
 
     def ledger(self, samples: int) -> dict[str, int]:
         """What was solved for so many samples."""

@@ -84,8 +84,7 @@ class UnlabelledTangents:
         It is small where the residual of the loss is the equation that the data obey. Elsewhere û is no better than a
         prediction of that size.
         """
-        if self._correct is None:
-            raise ValueError("nothing is corrected here")
+        assert self._correct is not None  # who asks has a term that corrects
         moved, size = (self.layout.score(x).flatten(1).norm(dim=1) for x in (self._correct(u, a).x - u, u))
         return (moved / size).median().item()
 
@@ -107,8 +106,7 @@ class UnlabelledTangents:
         if self.value == "residual":
             energy = self._energy(prediction, a)
             return energy.mean() if kept is None else _over_kept((energy * kept).mean(), kept)
-        if kept is None:
-            raise ValueError("there is nothing that the value could be compared with")
+        assert kept is not None  # a value that is drawn to its correction has been corrected
         # An input that does not count is compared with itself, and the mean is taken over the others.
         columns = kept.view(-1, *[1] * (state.ndim - 1))
         return _over_kept(self.data_loss(prediction, torch.where(columns, state, prediction.detach())), kept)
