@@ -105,12 +105,19 @@ def test_energy_is_the_inner_product_with_what_is_applied(name, chosen):
     assert (energy > 0).all()
 
 
+def weights_of(problem) -> np.ndarray:
+    """The weight of each mode over their number, where nothing is projected out."""
+    *_, own, _ = metrics.load(problem, settings.LerayOseen(project=False))._energy_tables
+    return own[0, ::2]  # real and imaginary parts take turns
+
+
 def test_leray_oseen_has_the_published_constants_and_scales():
     """Wave numbers and weights at n = 64, and the energy of r = −s for unit directions, as measured for the paper."""
     problem = problems.load("navier_stokes")
     metric = metrics.load(problem, settings.LerayOseen())
-    e1, e2, weight, _ = metric._tables.like(torch.zeros(()))
-    weight = weight * weight.numel()
+    e1, e2, _ = map(torch.as_tensor, metric._tables)
+    weight = weights_of(problem)
+    weight = weight * weight.size
     assert weight.shape == (62, 32)
     np.testing.assert_allclose([weight[0, 0], weight[0, 1], weight.min()], [0.025383, 0.016955, 1.2628e-4], rtol=1e-4)
     torch.testing.assert_close((e1**2 + e2**2).flatten()[1:], torch.ones(62 * 32 - 1))
@@ -143,7 +150,7 @@ def test_without_weights_the_energy_is_a_multiple_of_the_mean_square():
     """The waves below have two conjugate coefficients in the half spectrum or one, so each has a factor of its own."""
     problem = problems.load("navier_stokes", n=18)
     metric = metrics.load(problem, settings.LerayOseen(weigh=False))
-    weights = metrics.load(problem, settings.LerayOseen())._tables.arrays[2]
+    weights = weights_of(problem)
     x = torch.arange(16) * 2 * torch.pi / 16
     zero = torch.zeros(1, 1, 16, 16)
     for l1 in (1, 2, 5):
@@ -194,9 +201,9 @@ def test_what_does_not_fit_is_refused(name, chosen, message):
         metrics.load(reference(name).problem, chosen)
 
 
-def test_tables_are_converted_once():
+def test_tables_are_converted_once(monkeypatch):
     metric = metrics.load(reference("helmholtz").problem, settings.ShiftedLaplacian())
     r = torch.randn(1, 1, 11, 11, dtype=torch.float32)
-    first = metric._inverse._tables.like(r)
-    assert all(x is y for x, y in zip(first, metric._inverse._tables.like(r), strict=True))
     assert metric.at(r)(r).dtype == torch.float32
+    monkeypatch.setattr(torch, "from_dlpack", None)  # by which tables become tensors
+    metric.at(r)(r)
