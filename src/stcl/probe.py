@@ -27,7 +27,7 @@ from stcl.tangent.residual import input_derivative, single_block
 from stcl.tangent.solver_choice import fitting_solver, space_time_refusal
 from stcl.tangent.spectrum import ritz_values
 from stcl.tangent.structure import condition_number, random_signs, random_start, reference_solve, symmetry_defect
-from stcl.tangent.transforms import basis
+from stcl.tangent.transforms import basis, few_modes
 
 STATES = 3  # largest number of states at which A is probed
 SMALL = 1000  # unknowns up to which an operator is assembled, and its condition numbers are exact
@@ -179,7 +179,7 @@ def _saddle(found: Findings, operators: list[TangentOperator]) -> Findings:
         )
     spacings = [c[1] - c[0] for c in layout.coordinates]
     tables = [basis("sine", m) for m in nodes]
-    waves = list(itertools.product(*[np.unique(np.geomspace(1, m, 5).round().astype(int)) - 1 for m in nodes]))
+    waves = list(itertools.product(*[few_modes(m, 5) for m in nodes]))
     square = torch.tensor(
         [sum(values[k] / h**2 for (_, values), k, h in zip(tables, wave, spacings, strict=True)) for wave in waves]
     )
