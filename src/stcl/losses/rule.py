@@ -89,17 +89,6 @@ def default_form(equation: DiscreteEquation) -> FormSettings:
     return form_for(kind, metrics.get(kind), driven=kind != "parabolic" or equation.layout.initial_axis is None)
 
 
-def solved_form(equation: DiscreteEquation) -> SolvedTarget:
-    """The solved target for the class that an equation declares, with the paper's metric, or by its own march."""
-    solvers: dict[TangentClass | None, SolverSettings] = {
-        "spd": Krylov(metric=InverseLaplacian()),
-        "indefinite": Krylov(metric=ShiftedLaplacian()),
-        "parabolic": SpaceTime() if equation.march is None else March(),
-        "saddle": Stokes(),
-    }
-    return SolvedTarget(solver=solvers[equation.tangent_class])
-
-
 @dataclass(frozen=True)
 class Findings:
     """What a probe has measured of A.
