@@ -6,6 +6,7 @@ import equations
 import numpy as np
 import pytest
 import torch
+from dense_metric import dense_metric
 from user_problems import fisher_kpp
 
 import stcl
@@ -45,8 +46,8 @@ def dense_condition(problem, chosen_metric, index: int = 0) -> float:
     """κ(AᵀMA) with numpy."""
     a, u = problem.states(index + 1)
     operator = TangentOperator(problem, u[index], a[index])
-    matrix, metric = operator.matrix().numpy(), metrics.load(problem, chosen_metric).matrix(a[index]).numpy()
-    return np.linalg.cond(matrix.T @ metric @ matrix)
+    matrix, metric = operator.matrix().numpy(), dense_metric(problem, metrics.load(problem, chosen_metric), a[index])
+    return np.linalg.cond(matrix.T @ metric.numpy() @ matrix)
 
 
 def test_the_fitted_metric_of_diffusion_is_as_good_as_the_papers():

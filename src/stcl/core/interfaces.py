@@ -102,9 +102,6 @@ class Metric(Protocol):
     def energy(self, r: Any, a: "Tensor") -> "Tensor":
         """rᵀ M r for each sample and direction, [B, q]."""
 
-    def matrix(self, a: "Tensor") -> "Tensor":
-        """M as a dense matrix for one input a. Tests compare with it."""
-
 
 @runtime_checkable
 class Weighing(Protocol):

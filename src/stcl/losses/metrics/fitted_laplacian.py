@@ -71,11 +71,6 @@ class FittedLaplacian:
         symbol, bases = self._waves(r)
         return (_along_axes(self._scale(a) * r, bases).square() / symbol).flatten(2).sum(-1)
 
-    def matrix(self, a: Tensor) -> Tensor:
-        """M for one input a as a dense matrix."""
-        columns = torch.eye(self._equations.numel(), dtype=a.dtype, device=a.device).unflatten(1, self._equations)
-        return self.at(a[None])(columns[None])[0].flatten(1)
-
     def _waves(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The eigenvalues of the bracket, [*equations], and the modes of each axis."""
         return like(x, self._symbol), [like(x, modes) for modes in self._bases]

@@ -79,12 +79,6 @@ class LerayOseen:
             *(self.settings.boundary * block / block[0, 0].numel() for block in boundary),
         )
 
-    def matrix(self, a: Tensor) -> Tensor:
-        """The momentum block of M as a dense matrix [2·m2·m1, 2·m2·m1]; the other blocks are multiples of I."""
-        m2, m1 = self.shape
-        columns = torch.eye(2 * m2 * m1, dtype=a.dtype, device=a.device).reshape(-1, 2, m2, m1)
-        return self._apply_to_momentum(columns).flatten(1)
-
     def _apply_to_momentum(self, momentum: Tensor) -> Tensor:
         e1, e2, weight = (like(momentum, table) for table in self._tables)
         first, second = torch.fft.rfft2(momentum, norm="ortho").unbind(-3)
