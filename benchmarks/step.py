@@ -36,15 +36,18 @@ import yaml  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from stcl import problems  # noqa: E402
-from stcl.losses import rule  # noqa: E402
 from stcl.losses.data import DataLoss, Objective  # noqa: E402
 from stcl.losses.derivative_informed import DerivativeInformed  # noqa: E402
 from stcl.losses.settings import (  # noqa: E402
     FormSettings,
     InverseLaplacian,
     Krylov,
+    March,
     ShiftedLaplacian,
     SolvedTarget,
+    SolverSettings,
+    SpaceTime,
+    Stokes,
     metric_of,
 )
 from stcl.losses.stored_tangents import StoredTangents  # noqa: E402
@@ -131,12 +134,23 @@ def objective_of(kind: str, case: Case, problem: Problem) -> Objective:
         return DerivativeInformed(data_loss, term, RatioWeight(1.0, settings.methods.offline_di.weighting, device))
     method = settings.methods.stcl.model_dump(exclude={"lam", "lambda_grid"}) | {"q": case.q}
     if kind.endswith("solved_target"):
-        method |= {"form": rule.solved_form(problem).model_dump()}
+        method |= {"form": solved_form(problem).model_dump()}
     if kind.endswith("unlabelled"):
         method |= unlabelled(settings.methods.stcl.settled_form)
     responses = torch.ones(1, *problem.layout.response_shape)
     setup = Setup(problem, data_loss, method, 1.0, settings.basis, case.batch, 0, device, None, responses)
     return (fno if kind.endswith("data_only") else stcl).build(setup)
+
+
+def solved_form(problem: Problem) -> SolvedTarget:
+    """The solved target for the class of a problem, with the paper's metric, or by the problem's own march."""
+    solvers: dict[str, SolverSettings] = {
+        "spd": Krylov(metric=InverseLaplacian()),
+        "indefinite": Krylov(metric=ShiftedLaplacian()),
+        "parabolic": SpaceTime() if problem.march is None else March(),
+        "saddle": Stokes(),
+    }
+    return SolvedTarget(solver=solvers[problem.tangent_class])
 
 
 def unlabelled(form: FormSettings) -> dict[str, Any]:

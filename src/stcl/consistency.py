@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from stcl.core.infer_layout import without_ones
-from stcl.core.interfaces import DiscreteEquation
-from stcl.equation import Equation, check_batch
+from stcl.core.interfaces import DiscreteEquation, TargetForm
+from stcl.equation import Equation, check_batch, model_shapes
 from stcl.losses import forms
 from stcl.losses.batch_directions import BatchDirections, DirectionsOf, all_equal
 from stcl.losses.data import Losses
@@ -210,10 +210,10 @@ class TangentConsistency(nn.Module):
 
         It keeps nothing for a state that changes: a prediction, which also stands for a label that is not there.
         """
-        solver = getattr(self.tangent_form, "solver", None)
-        if isinstance(solver, Direct):
-            known = u if getattr(self.tangent_form, "state", None) == "label" else None
-            solver.keys_of = lambda *_: None if known is None else fingerprints(known, a)
+        form = self.tangent_form
+        if isinstance(form, TargetForm) and isinstance(form.solver, Direct):
+            known = u if form.state == "label" else None
+            form.solver.keys_of = lambda *_: None if known is None else fingerprints(known, a)
 
     def _error_weight(self, state: Tensor, label: Tensor | None, data: Tensor | None) -> Tensor | float:
         """What a mean squared error counts in the data loss: 1 if that is what the data loss is."""
@@ -261,9 +261,7 @@ class TangentConsistency(nn.Module):
         self.form, self.reasons, kind = settle(self.form, equation, partial(probe, conditions=False))
         self.tangent_form = forms.load(equation, self.form, kind)
         self._unlabelled_term = partial(unlabelled_term, equation, self.tangent_form, self.form, kind, self.value)
-        layout = equation.layout
-        given = equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
-        self.spaces = Spaces(layout, given, self.scale)
+        self.spaces = Spaces(equation.layout, model_shapes(equation), self.scale)
         known = partial(_known_inputs, equation) if self.scale is None else None  # those of a scaled model are not
         self.directions = BatchDirections(self._given[1], self.q, known)
         self.equation = equation

@@ -14,12 +14,11 @@ from torch.nn.functional import mse_loss
 from stcl.consistency import TangentConsistency
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, TangentForm, TargetForm
 from stcl.core.settings import Settings
-from stcl.equation import Equation
+from stcl.equation import model_shapes
 from stcl.losses import forms
-from stcl.losses.directions import combinations
 from stcl.losses.rule import Findings, choose, with_kept_solver, without_labels
-from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, SolvedTarget, metric_of
-from stcl.probe import operators_of, probe
+from stcl.losses.settings import Direct, FittedLaplacian, FormSettings, March, SolvedTarget, metric_of
+from stcl.probe import operators_of, probe, random_directions
 from stcl.tangent.data_check import SAMPLES, Agreement, agreement
 from stcl.tangent.data_verdict import parts, verdict
 from stcl.tangent.spectrum import ritz_values
@@ -140,7 +139,7 @@ def diagnose(equation: DiscreteEquation, model: nn.Module | None = None) -> Diag
     findings = probe(equation)
     chosen, reasons = choose(findings)
     form, kept = with_kept_solver(findings, chosen)
-    kind = equation.tangent_class or findings.krylov_class
+    kind = findings.krylov_class
     layout = equation.layout
     nodes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
     return Diagnosis(
@@ -205,12 +204,12 @@ def _milliseconds(equation: DiscreteEquation, form: FormSettings, kind: Operator
     """The time of one call of the form and its gradient with respect to the tangents: the median of a few."""
     a, u = equation.states(BATCH)
     rows = torch.arange(BATCH) % len(a)
-    v = combinations(a, (BATCH, Q)) if len(a) > 1 else torch.randn(BATCH, Q, *a.shape[1:], dtype=a.dtype)
+    v = random_directions(a, (BATCH, Q))
     single = u.dtype if u.dtype != torch.float64 else torch.float32
     try:
-        return _timed(forms.load(equation, form, kind), *(x.to(single) for x in (a[rows], u[rows], v.to(a))))
+        return _timed(forms.load(equation, form, kind), *(x.to(single) for x in (a[rows], u[rows], v)))
     except RuntimeError:  # the residual has constants in double precision
-        return _timed(forms.load(equation, form, kind), a[rows], u[rows], v.to(a))
+        return _timed(forms.load(equation, form, kind), a[rows], u[rows], v)
 
 
 def _timed(loss: TangentForm, a: Tensor, u: Tensor, v: Tensor) -> float:
@@ -224,15 +223,14 @@ def _timed(loss: TangentForm, a: Tensor, u: Tensor, v: Tensor) -> float:
 
 
 def _price(equation: DiscreteEquation, model: nn.Module | None, candidates: list[FormSettings]) -> Price:
-    """The shortest of a few updates of each kind, which take turns."""
-    given = equation.given_shapes if isinstance(equation, Equation) else None
-    states = equation.states(BATCH)
-    shapes = given or (tuple(states[0].shape[1:]), tuple(states[1].shape[1:]))
-    used = _mlp(*shapes) if model is None else copy.deepcopy(model)
-    try:
-        ratios = _priced(equation, used, states, shapes, candidates)
-    except RuntimeError:  # the residual has constants in double precision
-        ratios = _priced(equation, used.double(), states, shapes, candidates)
+    """The shortest of a few updates of each kind, which take turns. What they draw does not touch torch's own state."""
+    states, shapes = equation.states(BATCH), model_shapes(equation)
+    with torch.random.fork_rng(devices=[]):
+        used = _mlp(*shapes) if model is None else copy.deepcopy(model)
+        try:
+            ratios = _priced(equation, used, states, shapes, candidates)
+        except RuntimeError:  # the residual has constants in double precision
+            ratios = _priced(equation, used.double(), states, shapes, candidates)
     (_, data), *rest = ratios
     name = "an MLP with 64 hidden values" if model is None else type(model).__name__
     return Price(name, 1e3 * data, [(kind, seconds / data) for kind, seconds in rest])
@@ -287,14 +285,12 @@ def _mlp(inputs: tuple[int, ...], responses: tuple[int, ...]) -> nn.Module:
 def _extra_products(form: FormSettings, loaded: TangentForm, axes: int) -> str:
     """What a form needs beyond the tangent residual."""
     extra = ""
-    if isinstance(loaded, TargetForm):
-        extra += {
-            "direct": ", and one with the inverse of A, which is kept",
-            "march": ", and one sweep through the frames for each direction",
-        }.get(
-            getattr(getattr(form, "solver", None), "name", ""),
-            f", and {loaded.solver.products} with A for each direction",
-        )
+    if isinstance(form, SolvedTarget) and isinstance(form.solver, Direct):
+        extra += ", and one with the inverse of A, which is kept"
+    elif isinstance(form, SolvedTarget) and isinstance(form.solver, March):
+        extra += ", and one sweep through the frames for each direction"
+    elif isinstance(loaded, TargetForm):
+        extra += f", and {loaded.solver.products} with A for each direction"
     metric = metric_of(form)
     if isinstance(metric, FittedLaplacian) and metric.scaled:
         extra += f", and {2 * axes + 1} for its diagonal"

@@ -14,9 +14,8 @@ from stcl.core.infer_layout import GivenLayout, infer_layout, without_ones
 from stcl.core.interfaces import DiscreteEquation
 from stcl.tangent.data_verdict import check_data
 from stcl.tangent.residual_check import check_residual, widest
-from stcl.tangent.unknowns import Unknowns, as_blocks
+from stcl.tangent.unknowns import INPUT_DEPENDENT, Unknowns, as_blocks, spread
 
-INPUT_DEPENDENT = 1e-3  # spread of values at walls, relative to the largest |u|, from which on they depend on the input
 ADVICE = (
     "Look at residual(u, a) of a few samples, node by node. A grid that is too coarse for u, or data of another "
     "discretisation, can be the reason, too. stcl.Equation(…, check=False) goes on anyway"
@@ -142,9 +141,15 @@ class Equation:
         return tuple(self._input_shape), tuple(self._response_shape)
 
 
+def model_shapes(equation: DiscreteEquation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of one input and one response as a model has them: those that were given, or else the layout's."""
+    layout = equation.layout
+    return equation.given_shapes if isinstance(equation, Equation) else (layout.input_shape, layout.response_shape)
+
+
 def check_batch(equation: DiscreteEquation, a: Tensor, u: Tensor) -> None:
     """Check F(u, a) = 0 at a batch in the layout's shapes, unless the equation is to be taken as it is."""
-    if getattr(equation, "check", True):
+    if not isinstance(equation, Equation) or equation.check:
         dtype = widest(equation.residual, u, a)
         check_data(equation.residual, equation.layout, a.detach().to(dtype), u.detach().to(dtype), ADVICE)
 
@@ -163,20 +168,19 @@ def held_values(
         return not all(torch.equal(x, y) for x, y in zip(moved, as_blocks(residual(u[:1], a[:1])), strict=True))
 
     nodes = torch.ones(u[0].numel(), dtype=torch.bool, device=u.device).index_fill(0, unknowns.index, False)
-    nodes, values = nodes.reshape(u.shape[1:]), u.mean(0)
-    spread = (u - values).abs().amax(0) / u.abs().max()
-    differing = nodes & (spread > INPUT_DEPENDENT)
+    nodes, apart = nodes.reshape(u.shape[1:]), spread(u)
+    differing = nodes & (apart > INPUT_DEPENDENT)
     if differing.any() and enter(differing):
         raise EquationError(
             f"{int(differing.sum())} nodes of u enter the residual without an equation, and differ between the states "
-            f"by {float(spread[differing].max()):.0%} of the largest |u|. One equation fewer than nodes along an axis "
+            f"by {float(apart[differing].max()):.0%} of the largest |u|. One equation fewer than nodes along an axis "
             f"means that the first node has none, two fewer that the first and the last have none. Values there that "
             f"depend on the input, such as an initial frame, must come from it, as in "
             f"torch.cat([a[:, None], u[:, 1:]], 1). If it is other nodes that have none, give these an equation each, "
             f"such as u − value"
         )
     same = nodes & ~differing
-    return (same, values) if enter(same) else None
+    return (same, u.mean(0)) if enter(same) else None
 
 
 def _scored(layout: GivenLayout, unknowns: Unknowns) -> GivenLayout:

@@ -27,7 +27,7 @@ from stcl.tangent.residual import input_derivative, single_block
 from stcl.tangent.solver_choice import fitting_solver, space_time_refusal
 from stcl.tangent.spectrum import ritz_values
 from stcl.tangent.structure import condition_number, random_signs, random_start, reference_solve, symmetry_defect
-from stcl.tangent.transforms import basis
+from stcl.tangent.transforms import basis, few_modes
 
 STATES = 3  # largest number of states at which A is probed
 SMALL = 1000  # unknowns up to which an operator is assembled, and its condition numbers are exact
@@ -90,6 +90,15 @@ def _refuse_blocks(equation: DiscreteEquation) -> None:
         )
 
 
+def random_directions(inputs: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """Directions [*lead, ...] like the differences of the inputs [N, ...]; white noise where they have none."""
+    generator = torch.Generator(inputs.device).manual_seed(0)
+    if all_equal(inputs):
+        shape = (*lead, *inputs.shape[1:])
+        return torch.randn(shape, generator=generator, dtype=inputs.dtype, device=inputs.device)
+    return combinations(inputs, lead, generator)
+
+
 # -- operators that march in time ---------------------------------------------------------------------------------
 
 
@@ -122,9 +131,7 @@ def _time_targets(found: Findings, equation: DiscreteEquation) -> Findings:
     if equation.march is not None:
         return replace(found, march=True, correction=correction(March(equation, settings.March(), "parabolic")))
     solver = SpaceTime(equation, settings.SpaceTime(steps=EXACT_STEPS), "parabolic")
-    generator = torch.Generator(u.device).manual_seed(0)
-    spread = combinations(a, (len(u[few]), 4), generator) if len(a) > 1 and not all_equal(a) else None
-    v = torch.randn(len(u[few]), 4, *a.shape[1:], dtype=a.dtype).to(a) if spread is None else spread
+    v = random_directions(a, (len(u[few]), 4))
     g = -single_block(input_derivative(equation, *states, v), "space_time")
     exact = solver.at(*states)(g)
     errors = []
@@ -172,7 +179,7 @@ def _saddle(found: Findings, operators: list[TangentOperator]) -> Findings:
         )
     spacings = [c[1] - c[0] for c in layout.coordinates]
     tables = [basis("sine", m) for m in nodes]
-    waves = list(itertools.product(*[np.unique(np.geomspace(1, m, 5).round().astype(int)) - 1 for m in nodes]))
+    waves = list(itertools.product(*[few_modes(m, 5) for m in nodes]))
     square = torch.tensor(
         [sum(values[k] / h**2 for (_, values), k, h in zip(tables, wave, spacings, strict=True)) for wave in waves]
     )

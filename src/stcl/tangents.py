@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stcl.core.arrays import relative_error
-from stcl.operators import forward_mode as tangents
+from stcl.operators import forward_mode
 
 
 class TangentError(RuntimeError):
@@ -36,7 +36,7 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
         )
     try:
         with _plain_attention():
-            return tangents.value_and_tangents(model, a, v.to(a))
+            return forward_mode.value_and_tangents(model, a, v.to(a))
     except (RuntimeError, NotImplementedError) as error:
         with torch.no_grad():
             model(a)  # what the model itself cannot do is its own error

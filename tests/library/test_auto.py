@@ -6,6 +6,7 @@ import equations
 import numpy as np
 import pytest
 import torch
+from dense_metric import dense_metric
 from user_problems import fisher_kpp
 
 import stcl
@@ -45,8 +46,8 @@ def dense_condition(problem, chosen_metric, index: int = 0) -> float:
     """κ(AᵀMA) with numpy."""
     a, u = problem.states(index + 1)
     operator = TangentOperator(problem, u[index], a[index])
-    matrix, metric = operator.matrix().numpy(), metrics.load(problem, chosen_metric).matrix(a[index]).numpy()
-    return np.linalg.cond(matrix.T @ metric @ matrix)
+    matrix, metric = operator.matrix().numpy(), dense_metric(problem, metrics.load(problem, chosen_metric), a[index])
+    return np.linalg.cond(matrix.T @ metric.numpy() @ matrix)
 
 
 def test_the_fitted_metric_of_diffusion_is_as_good_as_the_papers():
@@ -192,6 +193,19 @@ def test_a_resonance_is_reported():
 
     _, _, reasons = chosen(stcl.Equation(residual, equations.smooth(4, n), equations.walled(4, n, axes=1), check=False))
     assert any("near a resonance" in reason for reason in reasons)
+
+
+def test_a_solver_goes_by_what_was_measured_and_not_by_what_is_declared():
+    """Helmholtz declares an indefinite operator. With a small wave number it is definite, and CG solves it."""
+    problem = problems.load("helmholtz", n=17, kappa=1.0)
+    assert probe(problem, conditions=False).krylov_class == "spd" != problem.tangent_class
+    for form in ("auto", "krylov_target", "solved_target"):
+        a, u = problem.states(4)
+        target = stcl.TangentConsistency(problem, form=form).tangent_form.target(a, u, a[:1])
+        assert (target.residual < 0.01).all()
+    page = stcl.diagnose(problem)
+    assert page.kind.startswith("spd")
+    stcl.TangentConsistency(problem, form=page.form)  # what was chosen can be asked for
 
 
 def test_more_steps_are_taken_where_five_do_not_solve():

@@ -56,6 +56,7 @@ def test_the_generic_loss_is_the_built_in_one(name):
         seed=0,
         device=torch.device("cpu"),
         bank=None,
+        responses=u,
     )
     objective = built_in.build(setup)
     sketch = copy.deepcopy(objective.term.directions)

@@ -4,9 +4,11 @@ import equations
 import numpy as np
 import pytest
 import torch
+from dense_metric import dense_metric
+from user_problems import fisher_kpp
 
 from stcl import Equation, EquationError, TangentConsistency, probe, problems
-from stcl.diagnosis import _spectrum, histogram
+from stcl.diagnosis import _spectrum, diagnose, histogram
 from stcl.losses import metrics, rule
 from stcl.tangent.operator import TangentOperator
 
@@ -31,14 +33,13 @@ def test_condition_numbers_of_elliptic_operators_without_matrices(name):
     metric = metrics.load(problem, found.metric)
     a, _ = problem.states(probe.STATES)
     raw = np.median([np.linalg.cond(m) ** 2 for m in matrices])
-    with_metric = np.median(
-        [np.linalg.cond(m.T @ metric.matrix(x).numpy() @ m) for m, x in zip(matrices, a, strict=True)]
-    )
+    weights = [dense_metric(problem, metric, x).numpy() for x in a]
+    with_metric = np.median([np.linalg.cond(m.T @ w @ m) for m, w in zip(matrices, weights, strict=True)])
     np.testing.assert_allclose(found.condition_raw, raw, rtol=0.03)
     np.testing.assert_allclose(found.condition_metric, with_metric, rtol=0.03)
     assert not found.condition_raw_is_bound
     assert not found.condition_metric_is_bound
-    values = [np.linalg.eigvals(metric.matrix(x).numpy() @ m) for m, x in zip(matrices, a, strict=True)]
+    values = [np.linalg.eigvals(w @ m) for m, w in zip(matrices, weights, strict=True)]
     np.testing.assert_allclose(found.lowest, min(v.real.min() / np.abs(v).max() for v in values), rtol=0.05)
     np.testing.assert_allclose(found.nearest, min(np.abs(v).min() / np.abs(v).max() for v in values), rtol=0.05)
 
@@ -156,6 +157,14 @@ def test_a_probe_gives_the_same_numbers_twice():
     for field in ("condition_raw", "condition_metric", "lowest", "nearest", "symmetry_defect", "alignment"):
         assert getattr(again, field) == pytest.approx(getattr(first, field), rel=1e-9)
     assert rule.choose(again)[0].solver == rule.choose(first)[0].solver
+
+
+@pytest.mark.parametrize("equation", [equations.poisson, lambda: fisher_kpp().equation(count=1)])
+def test_a_diagnosis_leaves_the_random_numbers_of_torch_alone(equation):
+    """Also where a single state has no differences, and directions are white noise."""
+    made, before = equation(), torch.get_rng_state()
+    diagnose(made)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def difference(f, axis, n):

@@ -12,7 +12,6 @@ import torch
 from stcl import problems
 from stcl.core.errors import EquationError
 from stcl.losses.derivative_informed import DerivativeInformed
-from stcl.losses.solvers import krylov
 from stcl.runtime import checkpoint, stores
 from stcl.stages import bank as labels
 from stcl.stages import data, equation_check, train
@@ -22,6 +21,7 @@ from stcl.study.config import parse
 from stcl.study.plan import Plan
 from stcl.study.specs.bank import BankSpec
 from stcl.study.specs.train import TrainSpec
+from stcl.tangent import krylov
 
 CPU = torch.device("cpu")
 TINY = {
@@ -222,7 +222,7 @@ def test_the_ledger_counts_what_was_solved(stored, tmp_path, monkeypatch):
     settings = {"form": SOLVED, "inputs": "both", "value": "corrected", "unlabelled_batch": 3, "q": 2}
     spec = spec_of("diffusion", "stcl", settings=settings, training={"batch": 5, "epochs": 2})
     made = {"solves": 0, "products": 0}
-    solve = krylov.gmres
+    solve = krylov.SOLVERS["gmres"]
 
     def counted(operator, g, *arguments, **options):
         pairs = g.shape[0] * g.shape[1]
@@ -234,7 +234,7 @@ def test_the_ledger_counts_what_was_solved(stored, tmp_path, monkeypatch):
 
         return solve(product, g, *arguments, **options)
 
-    monkeypatch.setattr(krylov, "gmres", counted)
+    monkeypatch.setitem(krylov.SOLVERS, "gmres", counted)
     out = tmp_path / "run/train.json"
     train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
     ledger = json.loads(out.read_text())["ledger"]

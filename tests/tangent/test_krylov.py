@@ -6,7 +6,6 @@ import scipy.sparse.linalg
 import torch
 
 from stcl.tangent import krylov
-from stcl.tangent.gmres import gmres
 
 N = 24
 SPECTRA = {
@@ -14,7 +13,7 @@ SPECTRA = {
     "indefinite": np.concatenate([np.linspace(-20, -2, 5), np.linspace(1, 50, N - 5)]),
     "near-singular": np.concatenate([[1e-6, -3.0], np.linspace(1, 50, N - 2)]),
 }
-PAIRS = [(s, k) for s in ("minres", "bicgstab") for k in SPECTRA] + [("cg", "definite")]
+PAIRS = [("minres", k) for k in SPECTRA] + [("cg", "definite")]
 ALL_PAIRS = PAIRS + [("gmres", k) for k in SPECTRA]  # scipy's gmres gives no iterates to compare with
 
 
@@ -36,8 +35,6 @@ def solve(name: str, matrices, g, diagonal, steps: int) -> krylov.Solution:
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
 @pytest.mark.parametrize("steps", [1, 2, 5, 9])
 def test_every_step_is_scipys(name, kind, steps):
-    if name == "bicgstab" and kind != "definite":
-        steps = min(steps, 5)  # later its wild residuals have turned rounding into visible differences
     matrices, g, diagonal = systems(kind)
     ours = solve(name, matrices, g, diagonal, steps)
     for i in range(len(g)):
@@ -51,9 +48,6 @@ def test_every_step_is_scipys(name, kind, steps):
                 rtol=0.0,
                 callback=lambda x, kept=theirs: kept.append(x.copy()),
             )
-            if name == "bicgstab":  # ours is the iterate with the smallest residual, the zero start included
-                theirs.append(np.zeros(N))
-                theirs.sort(key=lambda x, i=i, k=k: -np.linalg.norm(g[i, k].numpy() - matrices[i].numpy() @ x))
             np.testing.assert_allclose(ours.x[i, k], theirs[-1], rtol=1e-8, atol=1e-9)
 
 
@@ -67,7 +61,7 @@ def test_many_steps_solve_and_the_residual_is_that_of_x(name, kind):
     assert ((solution.x - exact).norm(dim=-1) / exact.norm(dim=-1)).max() < tolerance
     for steps in (1, 4, 8):
         x, residual, solved = solve(name, matrices, g, diagonal, steps)
-        assert solved.all() or name == "bicgstab"  # whose residuals may all be larger than the start's
+        assert solved.all()
         left = g - (matrices[:, None] @ x[..., None])[..., 0]
         torch.testing.assert_close(residual, left.norm(dim=-1) / g.norm(dim=-1))
 
@@ -91,21 +85,20 @@ def test_gmres_leaves_the_smallest_residual_of_its_space(steps):
             np.testing.assert_allclose(ours.x[i, k], best, rtol=1e-6, atol=1e-8)
 
 
-def test_a_non_symmetric_system_needs_bicgstab_or_gmres():
+def test_a_non_symmetric_system_needs_gmres():
     rng = np.random.default_rng(2)
     matrices = torch.as_tensor(np.diag(np.linspace(1, 20, N)) + rng.standard_normal((3, N, N)))
     g, identity = torch.as_tensor(rng.standard_normal((3, 2, N))), torch.ones(N)
     exact = torch.linalg.solve(matrices, g.mT).mT
     errors = {
         name: float((solve(name, matrices, g, identity, 3 * N).x - exact).norm() / exact.norm())
-        for name in ("minres", "bicgstab", "gmres")
+        for name in ("minres", "gmres")
     }
     assert errors["gmres"] < 1e-10
-    assert errors["bicgstab"] < 1e-10
     assert errors["minres"] > 0.1
 
 
-@pytest.mark.parametrize("name", ["minres", "cg", "bicgstab", "gmres"])
+@pytest.mark.parametrize("name", ["minres", "cg", "gmres"])
 @pytest.mark.parametrize("steps", [1, 5, 40])
 def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(name, steps):
     matrices, g, diagonal = systems("definite")
@@ -144,7 +137,7 @@ def test_an_eigenvector_is_solved_in_one_step(name, kind):
         torch.testing.assert_close(solution.x, g / SPECTRA[kind].max(), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["minres", "cg", "bicgstab", "gmres"])
+@pytest.mark.parametrize("name", ["minres", "cg", "gmres"])
 def test_a_system_that_cannot_be_solved_is_named_and_leaves_the_others_alone(name):
     """One matrix is not finite: its x is finite all the same, so that a loss can leave it out by a weight of zero."""
     matrices, g, diagonal = systems("definite")
@@ -176,30 +169,30 @@ def test_cg_names_systems_of_negative_curvature():
     assert solution.solved.tolist() == [[bool(values[0] > 0), bool(values[-1] > 0)]] == [[False, True]]
 
 
-@pytest.mark.parametrize("kind", SPECTRA)
-@pytest.mark.parametrize("steps", [1, 4, 9])
-def test_gmres_with_one_tensor_takes_the_same_steps(kind, steps):
-    matrices, g, diagonal = systems(kind)
-    matrices = matrices + torch.randn(N, N)  # not symmetric
-
-    def operator(x):
-        return (matrices[:, None] @ x[..., None])[..., 0]
-
-    expected = krylov.gmres(operator, g, lambda r: diagonal * r, steps=steps, axes=1)
-    found = gmres(operator, g, lambda r: diagonal * r, steps=steps, axes=1)
-    torch.testing.assert_close(found.x, expected.x, rtol=1e-8, atol=1e-10)
-    torch.testing.assert_close(found.residual, expected.residual, rtol=1e-8, atol=1e-12)
+def test_gmres_gives_zero_where_the_residual_grew():
+    """Of a singular A in single precision x becomes so large that some residuals are rounding, above the start's."""
+    diagonal = torch.linspace(1, 2, N, dtype=torch.float32)
+    diagonal[0] = 0.0
+    g = torch.randn(1024, 1, N, dtype=torch.float32)
+    x, residual, solved = krylov.gmres(lambda x: diagonal * x, g, lambda r: r, steps=40, axes=1)
+    assert solved.any()
+    assert not solved.all()
+    assert (x[~solved] == 0).all()
+    assert (residual[~solved] == 1).all()
+    assert (residual[solved] <= 1.01).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gmres_with_one_tensor_survives_zeros_and_an_exhausted_space(dtype):
+def test_gmres_survives_zeros_and_an_exhausted_space(dtype):
     """g = 0; g in a space of two dimensions; a singular operator. The others do not notice."""
     diagonal = torch.linspace(1, 2, N).repeat(4, 1)
     diagonal[3, 0] = 0.0
     g = torch.randn(4, 1, N)
     g[0], g[1, :, 2:] = 0.0, 0.0
     diagonal, g = diagonal.to(dtype), g.to(dtype)
-    found = gmres(lambda x: diagonal[:, None] * x, g, lambda r: r, steps=12, axes=1)
+    # In single precision, more steps make the singular system's x so large that its residual is rounding.
+    steps = 8 if dtype == torch.float32 else 12
+    found = krylov.gmres(lambda x: diagonal[:, None] * x, g, lambda r: r, steps=steps, axes=1)
     small = 1e-4 if dtype == torch.float32 else 1e-8
     assert found.solved.all()
     assert (found.x[0] == 0).all()

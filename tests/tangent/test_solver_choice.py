@@ -13,11 +13,11 @@ def test_the_solver_fits_what_was_measured(defect, positive, expected):
     assert fitting_solver(defect, positive) == expected
 
 
-@pytest.mark.parametrize("solver", ["minres", "cg", "gmres", "bicgstab"])
+@pytest.mark.parametrize("solver", ["minres", "cg", "gmres"])
 @pytest.mark.parametrize("kind", ["spd", "indefinite"])
 @pytest.mark.parametrize("defect", [0.0, 0.01])
 def test_what_is_not_refused_includes_what_fits(solver, kind, defect):
-    """CG needs symmetry and definiteness, MINRES symmetry, the others nothing."""
+    """CG needs symmetry and definiteness, MINRES symmetry, GMRES nothing."""
     needs = {"cg": (True, True), "minres": (True, False)}.get(solver, (False, False))
     works = (not needs[0] or defect == 0.0) and (not needs[1] or kind == "spd")
     assert (solver_refusal(solver, kind, defect) is None) == works

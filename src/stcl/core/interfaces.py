@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 TangentClass = Literal["spd", "indefinite", "parabolic", "saddle"]
 Transform = Literal["sine", "cosine", "fourier"]  # for an axis between walls, without flux, or periodic
-Solver = Literal["minres", "cg", "gmres", "bicgstab"]
+Solver = Literal["minres", "cg", "gmres"]
 OperatorClass = TangentClass | Literal["advective"]  # a probe may also find a steady A without a Laplacian
 
 
@@ -102,8 +102,12 @@ class Metric(Protocol):
     def energy(self, r: Any, a: "Tensor") -> "Tensor":
         """rᵀ M r for each sample and direction, [B, q]."""
 
-    def matrix(self, a: "Tensor") -> "Tensor":
-        """M as a dense matrix for one input a. Tests compare with it."""
+
+@runtime_checkable
+class Weighing(Protocol):
+    """A form or a solver that has a metric."""
+
+    metric: Metric
 
 
 class InvertibleMetric(Metric, Protocol):
@@ -131,6 +135,10 @@ class TangentSolver(Protocol):
     @property
     def products(self) -> int:
         """How many products with A one solve of one right-hand side takes; ledgers count them."""
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps a solve takes; None where it does not go by steps."""
 
     def at(self, u: "Tensor", a: "Tensor") -> "Callable[[Any], Solved]":
         """The map g ↦ x for right-hand sides g [B, q, ...] in the shape of the residual, at u [B, ...] and a [B, ...].
@@ -166,6 +174,7 @@ class TargetForm(Protocol):
     """
 
     solver: TangentSolver
+    state: Literal["label", "prediction", "corrected"]
 
     def __call__(
         self, a: "Tensor", u: "Tensor", v: "Tensor", w: "Tensor", label: "Tensor", kept: "Tensor | None" = None

@@ -1,14 +1,19 @@
 """L_data + γ L_deriv + L_value: what one update minimises that uses inputs without labels."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
+from stcl.losses import forms
 from stcl.losses.data import DataLoss, Drawn, Losses
 from stcl.losses.judged_weight import JudgedWeight
-from stcl.losses.sketched_tangents import DirectionSource, SketchedTangents, solved_by
+from stcl.losses.settings import Stcl, state_of
+from stcl.losses.sketched_tangents import DirectionSource, SketchedTangents, columns_of, solved_by
 from stcl.losses.unlabelled_inputs import UnlabelledInputs
 from stcl.losses.unlabelled_tangents import UnlabelledTangents
 from stcl.operators.surrogate import Surrogate
+from stcl.problems.base import Problem
 
 
 class BeyondLabels:
@@ -63,7 +68,7 @@ class BeyondLabels:
 
     def epoch_columns(self) -> dict[str, float]:
         """The columns of the form, the mean of L_value, and the share of the unlabelled inputs that counted."""
-        columns = SketchedTangents(self.term.form, self.directions).epoch_columns()
+        columns = columns_of(self.term.form)
         if self._measured is not None:
             value, kept, updates = self._measured.tolist()
             self._measured.zero_()
@@ -91,3 +96,32 @@ class BeyondLabels:
         self.weight.load_state_dict(state["weight"])
         if self.value_weight is not None:
             self.value_weight.load_state_dict(state["value_weight"])
+
+
+def build(
+    problem: Problem,
+    settings: Stcl,
+    data_loss: DataLoss,
+    directions: DirectionSource,
+    lam: float,
+    responses: Tensor,
+    seed: int,
+) -> BeyondLabels:
+    """The objective of a training with these responses, on their device; `seed` is that of the unlabelled inputs."""
+    chosen = settings.settled_form
+    corrects = state_of(chosen) == "corrected"
+    # A corrected prediction is handed to the form as a label. The labelled batch has labels of its own.
+    form = forms.load(problem, chosen.model_copy(update={"state": "label"}) if corrects else chosen)
+    # Near-resonant responses have a larger norm than all training responses.
+    norms = torch.linalg.vector_norm(problem.layout.score(responses).flatten(1), dim=1)
+    largest = norms.max() if problem.resonant else None
+    weight = partial(JudgedWeight, lam, settings.weighting, responses.device)
+    return BeyondLabels(
+        data_loss,
+        UnlabelledTangents(problem, form, data_loss, settings.value, corrects, largest),
+        SketchedTangents(form, directions) if settings.inputs == "both" else None,
+        UnlabelledInputs(problem, settings.unlabelled_batch, settings.pool, responses.device, seed),
+        directions,
+        weight(),
+        weight() if settings.value == "residual" else None,
+    )

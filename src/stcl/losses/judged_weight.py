@@ -26,7 +26,8 @@ class JudgedWeight(RatioWeight):
         derivative = derivative.detach().clamp_min(self.settings.floor)
         return self._weigh(torch.stack([data.detach(), share * derivative, share]))
 
-    def _gamma(self) -> Tensor:
-        data, derivative, share = self.averages
+    def gamma(self, averages: Tensor) -> Tensor:
+        data, derivative, share = averages
         tiny = torch.finfo(derivative.dtype).tiny  # 0 / tiny is 0
-        return torch.addcdiv(self._zero, data * share, derivative.clamp_min(tiny), value=self._lam)
+        lam = self._lam(averages.dtype)
+        return torch.addcdiv(self._zero.to(averages), data * share, derivative.clamp_min(tiny), value=lam)

@@ -31,9 +31,11 @@ class KeptWeight(nn.Module):
         if self.averages.device != data.device:
             self.to(data.device)
         if self.averages is not self._moving.averages:  # it was moved to another device, or loaded
-            self._moving = self._weight(self.settings)
+            started, self._moving = self._moving.started, RatioWeight(self.lam, self.settings, self.averages.device)
+            self._moving.load_state_dict({"averages": self.averages, "started": started})
         if not (self.training and torch.is_grad_enabled()):
-            return self._weight(self.settings.model_copy(update={"update": self._still}))(data, derivative)
+            current = self._moving.current(data, derivative)
+            return self._moving.gamma(self.averages.to(current) if self._moving.started else current)
         if not self._moving.started:
             self.started.fill_(True)
         # A loss that is not finite would stay in the averages for good, and a loop may just leave such a batch out.
@@ -42,16 +44,6 @@ class KeptWeight(nn.Module):
         gamma = self._moving(torch.where(finite, data, last[0]), torch.where(finite, derivative, last[1]))
         self.averages = self._moving.averages
         return gamma.clamp_max(torch.finfo(gamma.dtype).max)  # ∞ times a derivative loss of zero would be no number
-
-    @property
-    def _still(self) -> str:
-        """With the update after γ, averages that are thrown away do not enter it."""
-        return "after" if self._moving.started else "before"
-
-    def _weight(self, settings: Weighting) -> RatioWeight:
-        weight = RatioWeight(self.lam, settings, self.averages.device)
-        weight.load_state_dict({"averages": self.averages, "started": self._moving.started})
-        return weight
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Averages keep the precision that they were saved with. The host knows, too, whether there are any."""

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation, Solved, TangentSolver
-from stcl.tangent.unknowns import Unknowns
-
-INPUT_DEPENDENT = 1e-3  # spread of a value, relative to the largest |u|, from which on it depends on the input
+from stcl.tangent.unknowns import INPUT_DEPENDENT, Unknowns, spread
 
 STATES = 8  # responses from which it is read what depends on the input
 ROUNDING = 1e-3  # length of a second step, relative to u, that is always short enough
@@ -70,7 +68,7 @@ def nodes(equation: DiscreteEquation) -> tuple[Tensor, Tensor]:
     own = unknowns.embed(torch.ones(len(unknowns), dtype=u.dtype, device=u.device)) > 0
     if (u == u[:1]).all():  # one state does not tell what depends on the input
         return own, torch.zeros_like(own)
-    varying = (u - u[:1]).abs().amax(0) > INPUT_DEPENDENT * u.abs().max()
+    varying = spread(u) > INPUT_DEPENDENT
     return own, ~(varying | _on_varying_faces(own, varying, len(equation.layout.grid)))
 
 

@@ -25,6 +25,7 @@ from stcl.losses.settings import (
     Stcl,
     Stokes,
     metric_of,
+    state_of,
 )
 from stcl.problems.base import Problem
 from stcl.tangent.solver_choice import SYMMETRIC, solver_refusal, space_time_refusal
@@ -86,17 +87,6 @@ def default_form(equation: DiscreteEquation) -> FormSettings:
         "saddle": LerayOseen(),
     }
     return form_for(kind, metrics.get(kind), driven=kind != "parabolic" or equation.layout.initial_axis is None)
-
-
-def solved_form(equation: DiscreteEquation) -> SolvedTarget:
-    """The solved target for the class that an equation declares, with the paper's metric, or by its own march."""
-    solvers: dict[TangentClass | None, SolverSettings] = {
-        "spd": Krylov(metric=InverseLaplacian()),
-        "indefinite": Krylov(metric=ShiftedLaplacian()),
-        "parabolic": SpaceTime() if equation.march is None else March(),
-        "saddle": Stokes(),
-    }
-    return SolvedTarget(solver=solvers[equation.tangent_class])
 
 
 @dataclass(frozen=True)
@@ -306,7 +296,7 @@ def input_refusals(settings: Stcl, problem: Problem) -> Iterator[str]:
         return
     if type(problem).input is Problem.input:
         yield f"inputs: {settings.inputs} needs inputs of the prior from normals; give the problem `input(noise)`"
-    if getattr(form, "state", None) == "label":
+    if state_of(form) == "label":
         yield (
             f"form.state: {form.name} linearises at the label, which inputs: {settings.inputs} do not have; use "
             f"prediction, or solved_target with corrected"

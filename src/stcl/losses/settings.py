@@ -237,14 +237,22 @@ FormSettings = Annotated[
 
 def solvers_of(form: FormSettings) -> list[SolverSettings]:
     """The solver of a target, and the one that stands in for it."""
-    solver = form.solver if isinstance(form, SolvedTarget) else None
-    return [one for one in (solver, getattr(solver, "otherwise", None)) if one is not None]
+    if not isinstance(form, SolvedTarget):
+        return []
+    other = form.solver.otherwise if isinstance(form.solver, Direct) else None
+    return [form.solver] if other is None else [form.solver, other]
 
 
 def metric_of(form: FormSettings) -> MetricSettings | None:
     """The metric that a form or a solver of it uses."""
-    metrics = (getattr(one, "metric", None) for one in (form, *solvers_of(form)))
-    return next((metric for metric in metrics if metric is not None), None)
+    if isinstance(form, PreconditionedResidual | KrylovTarget):
+        return form.metric
+    return next((solver.metric for solver in solvers_of(form) if isinstance(solver, Krylov)), None)
+
+
+def state_of(form: FormSettings) -> Literal["label", "prediction", "corrected"] | None:
+    """Where the equation of a target is linearised; None for a form without a target."""
+    return form.state if isinstance(form, KrylovTarget | SolvedTarget) else None
 
 
 class OfflineDi(Settings):

@@ -15,6 +15,7 @@ from stcl.losses.settings import (
     SolvedTarget,
     solvers_of,
 )
+from stcl.tangent.solver_choice import solver_refusal
 
 FORMS = ("residual", "normalized_residual", "preconditioned_residual", "krylov_target", "solved_target")
 
@@ -30,10 +31,11 @@ def settle(
         return Residual(), [], None
     if form == "normalized_residual":
         return NormalizedResidual(), [], None
-    if not isinstance(form, str) and (equation.tangent_class is not None or not _needs_class(form)):
+    if not isinstance(form, str) and not _needs_probe(form, equation):
         return form, [], equation.tangent_class
     found = probe(equation)
-    tangent_class: OperatorClass = equation.tangent_class or found.krylov_class
+    # What was measured counts here, also where a class is declared: the solver was chosen by it.
+    tangent_class = found.krylov_class
     if not isinstance(form, str):
         return form, [], tangent_class
     if form == "auto":
@@ -62,18 +64,26 @@ def settle(
     return PreconditionedResidual(metric=found.metric), [], tangent_class
 
 
-def _needs_class(form: FormSettings) -> bool:
-    """Whether the Krylov method of a form must fit the class of A."""
-    return isinstance(form, KrylovTarget) or any(isinstance(solver, Krylov) for solver in solvers_of(form))
+def _needs_probe(form: FormSettings, equation: DiscreteEquation) -> bool:
+    """Whether the Krylov method of a form must fit the class of A, and the declared one does not settle that it does.
+
+    A method that the declared class refuses may come from a probe, so it is measured whether it fits.
+    """
+    declared = equation.tangent_class
+    methods = [solver.method for solver in solvers_of(form) if isinstance(solver, Krylov)]
+    methods += [form.solver] if isinstance(form, KrylovTarget) else []
+    return any(declared is None or solver_refusal(method, declared) is not None for method in methods)
 
 
 def in_words(form: str | FormSettings) -> str:
     """A form in a few words."""
     if isinstance(form, str):
         return form
-    words = [form.name, getattr(getattr(form, "metric", None), "name", None)]
+    words: list[str | None] = [form.name]
+    if isinstance(form, PreconditionedResidual):
+        words += [form.metric.name]
     if isinstance(form, KrylovTarget):
-        words[1:] = [form.solver, f"{form.steps} steps"]
+        words += [form.solver, f"{form.steps} steps"]
     if isinstance(form, SolvedTarget):
-        words[1:] = [form.solver.name]
+        words += [form.solver.name]
     return ", ".join(word for word in words if word)

@@ -18,7 +18,7 @@ class DirectionSource(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class Differentiable(Protocol):
+class TangentModel(Protocol):
     """A model that gives its value and its tangents in one pass."""
 
     def value_and_tangents(self, a: Tensor, v: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -30,8 +30,12 @@ def solved_by(form: TangentForm, targets: int, corrections: int) -> dict[str, in
         return {}
     solves = targets + SOLVES * corrections
     counts = {"targets": targets, "corrections": corrections, "products": solves * form.solver.products}
-    steps = getattr(getattr(form.solver, "settings", None), "steps", None)
-    return counts if steps is None else counts | {"steps": solves * steps}
+    return counts if form.solver.steps is None else counts | {"steps": solves * form.solver.steps}
+
+
+def columns_of(form: TangentForm) -> dict[str, float]:
+    """What a form has measured since the last call, for the history of the training."""
+    return form.epoch_columns() if isinstance(form, Measured) else {}
 
 
 class SketchedTangents:
@@ -45,7 +49,7 @@ class SketchedTangents:
         return (self.directions.draw(len(rows)),)
 
     def __call__(
-        self, surrogate: Differentiable, a: Tensor, u: Tensor | None, drawn: tuple[Tensor, ...]
+        self, surrogate: TangentModel, a: Tensor, u: Tensor | None, drawn: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         """The prediction and the derivative loss from one pass; without labels u, the prediction is the only state."""
         (v,) = drawn
@@ -53,13 +57,13 @@ class SketchedTangents:
         return prediction, self.form(a, prediction, v, w, label=prediction if u is None else u)
 
     def epoch_columns(self) -> dict[str, float]:
-        """What the form has measured since the last call."""
-        return self.form.epoch_columns() if isinstance(self.form, Measured) else {}
+        return columns_of(self.form)
 
     def ledger(self, samples: int) -> dict[str, int]:
         """What was solved for so many samples."""
-        own = samples if getattr(self.form, "state", None) == "corrected" else 0
-        return solved_by(self.form, targets=samples * self.directions.q, corrections=own)
+        corrects = isinstance(self.form, TargetForm) and self.form.state == "corrected"
+        corrections = samples if corrects else 0
+        return solved_by(self.form, targets=samples * self.directions.q, corrections=corrections)
 
     def state_dict(self) -> dict[str, Any]:
         return self.directions.state_dict()

@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from stcl.core.interfaces import DiscreteEquation, Metric, Solved, TangentForm, TangentSolver, TargetForm
+from stcl.core.interfaces import DiscreteEquation, Solved, TangentForm, TangentSolver, TargetForm, Weighing
 from stcl.core.layout import Layout
 from stcl.losses.newton import Newton, on_blocks
-from stcl.losses.sketched_tangents import Differentiable
+from stcl.losses.sketched_tangents import TangentModel
 from stcl.tangent.unknowns import as_blocks
 
 SOLVED = 0.02  # largest relative residual of a Newton step that is solved well enough to tell a resonance
@@ -54,9 +54,10 @@ class UnlabelledTangents:
         self.corrects = correct or value == "corrected" or largest is not None
         self._correct = self._newton(equation, solver) if self.corrects else None
         self.equation = equation if solver is None else solver.equation
-        self.metric: Metric | None = getattr(form if solver is None else solver, "metric", None)
+        weighing = form if solver is None else solver
+        self.metric = weighing.metric if isinstance(weighing, Weighing) else None
 
-    def __call__(self, surrogate: Differentiable, a: Tensor, v: Tensor) -> Judged:
+    def __call__(self, surrogate: TangentModel, a: Tensor, v: Tensor) -> Judged:
         """The losses at inputs a [B, ...] along directions v [B, q, ...] or [q, ...]."""
         prediction, w = surrogate.value_and_tangents(a, v)
         return self.judge(a, prediction, v, w)
@@ -83,8 +84,7 @@ class UnlabelledTangents:
         It is small where the residual of the loss is the equation that the data obey. Elsewhere û is no better than a
         prediction of that size.
         """
-        if self._correct is None:
-            raise ValueError("nothing is corrected here")
+        assert self._correct is not None  # who asks has a term that corrects
         moved, size = (self.layout.score(x).flatten(1).norm(dim=1) for x in (self._correct(u, a).x - u, u))
         return (moved / size).median().item()
 
@@ -106,8 +106,7 @@ class UnlabelledTangents:
         if self.value == "residual":
             energy = self._energy(prediction, a)
             return energy.mean() if kept is None else _over_kept((energy * kept).mean(), kept)
-        if kept is None:
-            raise ValueError("there is nothing that the value could be compared with")
+        assert kept is not None  # a value that is drawn to its correction has been corrected
         # An input that does not count is compared with itself, and the mean is taken over the others.
         columns = kept.view(-1, *[1] * (state.ndim - 1))
         return _over_kept(self.data_loss(prediction, torch.where(columns, state, prediction.detach())), kept)

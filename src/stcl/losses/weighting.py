@@ -23,7 +23,15 @@ class RatioWeight:
 
     def __call__(self, data: Tensor, derivative: Tensor) -> Tensor:
         """γ for this update, without gradient."""
-        return self._weigh(torch.stack([data.detach(), derivative.detach().clamp_min(self.settings.floor)]))
+        return self._weigh(self.current(data, derivative))
+
+    def current(self, data: Tensor, derivative: Tensor) -> Tensor:
+        """What the averages take at an update. Averages of losses that are all above the floor are above it, too."""
+        return torch.stack([data.detach(), derivative.detach().clamp_min(self.settings.floor)])
+
+    def gamma(self, averages: Tensor) -> Tensor:
+        """γ of these averages."""
+        return torch.addcdiv(self._zero.to(averages), averages[0], averages[1], value=self._lam(averages.dtype))
 
     def _weigh(self, current: Tensor) -> Tensor:
         """γ before or after the averages have taken the current values."""
@@ -31,23 +39,18 @@ class RatioWeight:
             self.averages, self._zero = self.averages.to(current), self._zero.to(current)
         if self.settings.update == "before":
             self._average(current)
-            return self._gamma()
-        gamma = self._gamma() if self.started else torch.full_like(current[0], self._lam)
+            return self.gamma(self.averages)
+        gamma = self.gamma(self.averages) if self.started else torch.full_like(current[0], self._lam(current.dtype))
         self._average(current)
         return gamma
 
-    @property
-    def _lam(self) -> float:
+    def _lam(self, dtype: torch.dtype) -> float:
         """λ as a number of the losses' type, in which a large one is infinite."""
-        return self.lam if self.lam <= torch.finfo(self.averages.dtype).max else math.inf
+        return self.lam if self.lam <= torch.finfo(dtype).max else math.inf
 
     def _average(self, current: Tensor) -> None:
         self.averages.lerp_(current, 1 - self.settings.decay if self.started else 1.0)
         self.started = True
-
-    def _gamma(self) -> Tensor:
-        # The average of losses that are all above the floor is above it, too.
-        return torch.addcdiv(self._zero, self.averages[0], self.averages[1], value=self._lam)
 
     def state_dict(self) -> dict:
         return {"averages": self.averages.to("cpu", copy=True), "started": self.started}

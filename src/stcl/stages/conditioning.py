@@ -76,7 +76,7 @@ def quantities(operator: TangentOperator, form: FormSettings, v: Tensor) -> dict
         "condition_preconditioned": None,
         "target_error": None,
     }
-    if isinstance(form, KrylovTarget | SolvedTarget) and not isinstance(getattr(form, "solver", None), March):
+    if isinstance(form, KrylovTarget | SolvedTarget) and not isinstance(form.solver, March):
         found["target_error"] = _target_error(operator, forms.load(problem, form), v)
     chosen = metric_of(form)
     if chosen is None:

@@ -108,81 +108,54 @@ def cg(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: in
     return _solution(x, r, good, g, scale, dot, axes)
 
 
-def bicgstab(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
-    """BiCGStab with right preconditioner for any A.
-
-    Each step takes two products with A. The residuals go up and down, so x is the iterate with the smallest one.
-    """
-    dot = _dot(axes)
-    g, scale = _scaled(g, axes)
-    x, r = torch.zeros_like(g), g
-    best, best_r = x, r
-    p, rho = g, dot(g, g)
-    for _ in range(steps):
-        p_hat = preconditioner(p)
-        product = operator(p_hat)
-        going = _unsolved(r, g, dot)
-        alpha = going * rho * _inverse(dot(g, product))
-        half = r - alpha * product
-        half_hat = preconditioner(half)
-        image = operator(half_hat)
-        omega = going * dot(image, half) * _inverse(dot(image, image))
-        x = x + alpha * p_hat + omega * half_hat
-        r = half - omega * image
-        better = dot(r, r) < dot(best_r, best_r)
-        best, best_r = torch.where(better, x, best), torch.where(better, r, best_r)
-        rho, rho_before = dot(g, r), rho
-        beta = rho * alpha * _inverse(rho_before * omega)
-        p = r + beta * (p - omega * product)
-    good = (dot(best_r, best_r) < dot(g, g)) | (dot(g, g) == 0)
-    return _solution(best, best_r, good, g, scale, dot, axes)
-
-
 def gmres(operator: Linear, g: Tensor, preconditioner: Linear, steps: int, axes: int) -> Solution:
     """GMRES with right preconditioner for any A.
 
-    It has the smallest ‖g − A x‖ there is after as many products. It runs Arnoldi with Gram-Schmidt done twice and a
-    running QR factorisation by Givens rotations (c, s). It keeps one vector a step, and its work grows with the square
-    of their number, so it is meant for few steps. ‖g − A x‖ never grows, unless A is singular in this precision; x is
-    zero where it did.
+    It has the smallest ‖g − A x‖ there is after as many products. It keeps one vector a step in one tensor, for few
+    operations a step, and its work grows with the square of their number. Gram-Schmidt is classical and done once. In
+    single precision this costs some steps after twenty or so. The residual is still that of x, by the relation
+    A P V = V H of the Arnoldi process. It never grows, unless A is singular in this precision; x is zero where it did.
     """
-    dot = _dot(axes)
     g, scale = _scaled(g, axes)
-    length = dot(g, g).sqrt()
-    basis, right = [g * _inverse(length)], [length]
-    columns: list[list[Tensor]] = []
-    rotations: list[tuple[Tensor, Tensor]] = []
-    for step in range(steps):
-        w = operator(preconditioner(basis[step]))
-        before = dot(w, w).sqrt()
-        column = [torch.zeros_like(length)] * (step + 1)
-        for _ in range(2):
-            for i, v in enumerate(basis):
-                share = dot(w, v)
-                w, column[i] = w - share * v, column[i] + share
-        length = dot(w, w).sqrt()
+    lead = g.shape[: g.ndim - axes]
+    flat = g.reshape(lead.numel(), -1)
+    length = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
+    basis = flat.new_empty(len(flat), steps + 1, flat.shape[1])
+    basis[:, 0] = flat * _inverse(length)
+    shares = flat.new_zeros(len(flat), steps + 1, steps)  # H
+    turned = flat.new_zeros(len(flat), steps + 1, steps)  # Ω H, upper triangular
+    turn = torch.eye(steps + 1, dtype=g.dtype, device=g.device).repeat(len(flat), 1, 1)  # Ω, a product of rotations
+    for j in range(steps):
+        known, column = basis[:, : j + 1], shares[:, :, j]
+        w = operator(preconditioner(basis[:, j].view(g.shape))).reshape(len(flat), 1, -1)
+        before, share = torch.linalg.vector_norm(w, dim=2), torch.bmm(w, known.mT)
+        w = torch.baddbmm(w, share, known, alpha=-1)
+        rest = torch.linalg.vector_norm(w, dim=2)
         # The Krylov space is exhausted where Arnoldi only returns rounding errors.
-        length = torch.where(length > 10 * _eps(g) * before, length, 0)
-        basis.append(w * _inverse(length))
-        for i, (c, s) in enumerate(rotations):
-            column[i], column[i + 1] = c * column[i] + s * column[i + 1], c * column[i + 1] - s * column[i]
-        radius = (column[step].square() + length.square()).sqrt()
-        c, s = column[step] * _inverse(radius), length * _inverse(radius)
-        column[step] = radius
-        right[step:] = [c * right[step], -s * right[step]]
-        rotations.append((c, s))
-        columns.append(column)
-    y = [torch.zeros_like(length)] * steps
-    for i in reversed(range(steps)):
-        known = sum((columns[k][i] * y[k] for k in range(i + 1, steps)), start=torch.zeros_like(length))
-        y[i] = (right[i] - known) * _inverse(columns[i][i])
-    x = preconditioner(sum((c * v for c, v in zip(y, basis, strict=False)), start=torch.zeros_like(g)))
-    r = g - operator(x)
-    good = dot(r, r) <= 1.01 * dot(g, g)
-    return _solution(x, r, good, g, scale, dot, axes)
+        rest = torch.where(rest > 10 * _eps(g) * before, rest, 0)
+        column[:, : j + 2] = torch.cat([share.squeeze(1), rest], 1)
+        basis[:, j + 1] = w.squeeze(1) * _inverse(rest)
+        rotated = torch.bmm(turn, column.unsqueeze(2)).squeeze(2)
+        pair = rotated[:, j : j + 2]
+        cosine, sine = (pair * _inverse(torch.linalg.vector_norm(pair, dim=1, keepdim=True))).unbind(1)
+        rotation = torch.stack([cosine, sine, -sine, cosine], 1).view(-1, 2, 2)
+        turn[:, j : j + 2] = torch.bmm(rotation, turn[:, j : j + 2])
+        turned[:, :, j] = torch.bmm(turn, column.unsqueeze(2)).squeeze(2)
+    triangle = turned[:, :steps]
+    # A column is zero where the Krylov space was exhausted before, and so is the vector of the basis that it weighs.
+    diagonal = triangle.diagonal(dim1=1, dim2=2)
+    diagonal.copy_(torch.where(diagonal == 0, 1, diagonal))
+    y = torch.linalg.solve_triangular(triangle, turn[:, :steps, :1], upper=True)
+    left = torch.bmm(shares, y).neg_()
+    left[:, 0] += 1
+    residual = torch.linalg.vector_norm(torch.bmm(left.mT, basis), dim=2).view(lead)
+    x = scale * preconditioner((length * torch.bmm(y.mT, basis[:, :steps]).squeeze(1)).view(g.shape))
+    good = (residual <= 1.01) & x.flatten(-axes).isfinite().all(-1)
+    x = x.masked_fill(~good.view(*lead, *[1] * axes), 0)
+    return Solution(x, residual.masked_fill(~good, 1), good)
 
 
-SOLVERS: dict[Solver, Callable[..., Solution]] = {"minres": minres, "cg": cg, "gmres": gmres, "bicgstab": bicgstab}
+SOLVERS: dict[Solver, Callable[..., Solution]] = {"minres": minres, "cg": cg, "gmres": gmres}
 
 
 def _dot(axes: int) -> Dot:

@@ -13,7 +13,7 @@ from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
 from stcl.tangent.spectrum import Linear
 from stcl.tangent.stencil import diagonal
-from stcl.tangent.transforms import KINDS, basis, laplacian_diagonal
+from stcl.tangent.transforms import allowed_kinds, basis, few_modes, laplacian_diagonal
 
 MODES = 6  # modes per axis, from the smoothest to the roughest
 SPREAD = 1.5  # ratio of the diagonal's largest to its smallest entry from which on the fit divides by it
@@ -53,11 +53,9 @@ def fit_laplacian(operators: list[TangentOperator]) -> LaplacianFit:
     equations = single_block(equation.residual(operators[0].u, operators[0].a), "fitted_laplacian").shape[1:]
     grid = equation.layout.grid
     nodes = equations[-len(grid) :]
-    allowed: list[tuple[Transform, ...]] = [
-        ("sine",) if n - m == 2 else KINDS for n, m in zip(grid, nodes, strict=True)
-    ]
+    candidates = itertools.product(*allowed_kinds(grid, nodes))
     products: list[Linear] = [op.product for op in operators]
-    probed = {kinds: _probe(products, operators[0], kinds, nodes) for kinds in itertools.product(*allowed)}
+    probed = {kinds: _probe(products, operators[0], kinds, nodes) for kinds in candidates}
     kinds = max(probed, key=lambda kinds: probed[kinds][1])
     images, alignment, symbols = probed[kinds]
     roughness = symbols.sum(1)
@@ -106,7 +104,7 @@ def _probe(
     """⟨φ, Aφ⟩ for each state and mode, the mean alignment, and the eigenvalues of L₁ … L_d for each mode [modes, d]."""
     bases = [basis(kind, m) for kind, m in zip(kinds, nodes, strict=True)]
     fields = len(operator.unknowns) // nodes.numel()
-    chosen = [np.unique(np.geomspace(1, m, MODES).round().astype(int)) - 1 for m in nodes]
+    chosen = [few_modes(m, MODES) for m in nodes]
     modes, symbols = [], []
     for wave in itertools.product(*chosen):
         mode = np.ones(())

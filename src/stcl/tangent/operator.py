@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from stcl.core.interfaces import DiscreteEquation
+from stcl.tangent.dense import matrices
 from stcl.tangent.residual import input_derivative, state_derivative
 from stcl.tangent.unknowns import Unknowns
-
-COLUMNS = 256  # columns of a matrix that are made together
 
 
 class TangentOperator:
@@ -48,11 +47,10 @@ class TangentOperator:
         return -self.unknowns.join(input_derivative(self.equation, self.u, self.a, v))[0]
 
     def matrix(self) -> Tensor:
-        """A as a dense matrix, a few columns at a time."""
+        """A as a dense matrix."""
         if self.assembled is not None:
             return self.assembled
-        columns = torch.eye(len(self.unknowns), dtype=self.u.dtype, device=self.u.device)
-        return torch.cat([self.product(few) for few in columns.split(COLUMNS)]).T
+        return matrices(self.equation, self.unknowns, self.u, self.a)[0]
 
     def assemble(self) -> Tensor:
         """A as a dense matrix, which is kept for all products to come."""

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from stcl.core.interfaces import Transform
-from stcl.tangent.operator import COLUMNS, TangentOperator
+from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
-from stcl.tangent.transforms import KINDS, basis
+from stcl.tangent.transforms import allowed_kinds, basis, few_modes
 
 ALIGNED = 6  # modes per axis from which the transform is chosen
 FITTED = 4  # modes whose matrices in time are measured
+COLUMNS = 256  # fields whose images are computed together
 ENDS = 2  # frames at both ends where differences in time may see that a field begins or ends
 
 
@@ -38,9 +39,6 @@ def fit_space_time(operators: list[TangentOperator]) -> SpaceTimeFit:
     nodes, axis = single.shape[1:], layout.axes.index(str(layout.time_axis))
     frames, space = nodes[axis], tuple(n for i, n in enumerate(nodes) if i != axis)
     grid = [n for i, n in enumerate(layout.grid) if i != axis]
-    allowed: list[tuple[Transform, ...]] = [
-        ("sine",) if n - m == 2 else KINDS for n, m in zip(grid, space, strict=True)
-    ]
 
     def images(fields: np.ndarray) -> np.ndarray:
         """The mean of A x over the states for fields x [k, frames, modes' nodes], in the same shape."""
@@ -55,19 +53,19 @@ def fit_space_time(operators: list[TangentOperator]) -> SpaceTimeFit:
         return images(np.repeat(modes[:, None], frames, 1))[:, ENDS:-ENDS]
 
     def alignment(kinds: tuple[Transform, ...]) -> float:
-        chosen = [np.unique(np.geomspace(1, m, ALIGNED).round().astype(int)) - 1 for m in space]
+        chosen = [few_modes(m, ALIGNED) for m in space]
         modes = _modes(kinds, space).reshape(*space, -1)[np.ix_(*chosen)].reshape(-1, int(np.prod(space)))
         image = steady(modes)
         share = np.abs((image * modes[:, None]).sum(2)) / np.maximum(np.linalg.norm(image, axis=2), 1e-300)
         return float(share.mean())
 
-    transforms = max(itertools.product(*allowed), key=alignment)
+    transforms = max(itertools.product(*allowed_kinds(grid, space)), key=alignment)
     modes = _modes(transforms, space)
     symbol = np.concatenate(
         [(steady(few) * few[:, None]).sum(2).mean(1) for few in np.array_split(modes, -(-len(modes) // COLUMNS))]
     )
     order = np.argsort(symbol)
-    fitted = order[np.unique(np.geomspace(1, len(order), FITTED).round().astype(int)) - 1]
+    fitted = order[few_modes(len(order), FITTED)]
     matrices = []
     for k in fitted:
         impulses = np.eye(frames)[:, :, None] * modes[k]

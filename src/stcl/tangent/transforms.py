@@ -9,6 +9,16 @@ from stcl.core.interfaces import Transform
 KINDS: tuple[Transform, ...] = ("sine", "cosine", "fourier")  # zero beyond both ends; no flux through them; periodic
 
 
+def allowed_kinds(grid: Sequence[int], equations: Sequence[int]) -> list[tuple[Transform, ...]]:
+    """The kinds that each axis may have: between two nodes without an equation, its walls, sines alone."""
+    return [("sine",) if n - m == 2 else KINDS for n, m in zip(grid, equations, strict=True)]
+
+
+def few_modes(m: int, count: int) -> np.ndarray:
+    """At most `count` of the modes 0 … m − 1, from the smoothest to the roughest, in equal ratios."""
+    return np.unique(np.geomspace(1, m, count).round().astype(int)) - 1
+
+
 def basis(kind: Transform, m: int) -> tuple[np.ndarray, np.ndarray]:
     """Orthonormal modes as rows [m, m], smooth ones first, and the eigenvalues [m] of −(x₋ − 2x + x₊).
 

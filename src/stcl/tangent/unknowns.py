@@ -9,6 +9,8 @@ from torch.nn.functional import pad
 
 from stcl.core.layout import Layout
 
+INPUT_DEPENDENT = 1e-3  # spread of a value from which on it depends on the input
+
 
 class Unknowns:
     """The nodes of the responses that have an equation; fields vanish at all others.
@@ -65,6 +67,11 @@ class Unknowns:
     def on_vectors(self, apply: Callable[[Any], Any] | None) -> Callable[[Tensor], Tensor]:
         """A map of residuals [B, q, ...], such as a metric, as one of vectors [k, unknowns]; the identity for None."""
         return (lambda x: x) if apply is None else (lambda x: self.join(apply(self.split(x[None])))[0])
+
+
+def spread(u: Tensor) -> Tensor:
+    """How far the values of states u [B, ...] are from their means at most, relative to the largest |u|."""
+    return (u - u.mean(0)).abs().amax(0) / u.abs().max()
 
 
 def as_blocks(residual: Any) -> tuple[Tensor, ...]:

@@ -4,7 +4,6 @@ from stcl.core.interfaces import DiscreteEquation, OperatorClass
 from stcl.losses import settings
 from stcl.losses.forms._matching import MatchedTarget
 from stcl.losses.solvers.krylov import Krylov
-from stcl.tangent import krylov
 
 
 class KrylovTarget(MatchedTarget):
@@ -14,6 +13,4 @@ class KrylovTarget(MatchedTarget):
         self, equation: DiscreteEquation, chosen: settings.KrylovTarget, tangent_class: OperatorClass | None
     ) -> None:
         steps = settings.Krylov(metric=chosen.metric, steps=chosen.steps, method=chosen.solver)
-        solver = Krylov(equation, steps, tangent_class)
-        solver.solve = krylov.SOLVERS[solver.method]  # also of GMRES the one with which the paper's studies were run
-        super().__init__(equation, solver, chosen.state)
+        super().__init__(equation, Krylov(equation, steps, tangent_class), chosen.state)

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stcl.core.arrays import like
 from stcl.core.layout import Layout
-from stcl.losses.metrics._tables import Tables
 from stcl.losses.squares import weighted_squares
 from stcl.tangent.transforms import basis, frequencies
 
@@ -25,20 +25,20 @@ class ShiftedInverse:
             )
         (sines1, symbol1), (sines2, symbol2) = (_sines(c) for c in layout.coordinates)
         self.shape = (len(symbol1), len(symbol2))
-        self._tables = Tables(sines1, sines2, 1 / (symbol1[:, None] + symbol2 + shift))
+        self._sines = sines1, sines2
+        self._inverse = 1 / (symbol1[:, None] + symbol2 + shift)
 
     def apply(self, r: Tensor) -> Tensor:
         """G r for r [..., m1, m2]."""
-        inverse = self._tables.like(r)[2]
-        return self._transform(self._transform(r) * inverse)
+        return self._transform(self._transform(r) * like(r, self._inverse))
 
     def energy(self, r: Tensor) -> Tensor:
         """rᵀ G r [B, q] for r [B, q, m1, m2]: a plain sum over the nodes."""
-        return weighted_squares(self._transform(r), self._tables.like(r)[2])
+        return weighted_squares(self._transform(r), like(r, self._inverse))
 
     def _transform(self, r: Tensor) -> Tensor:
         """S₁ r S₂ in two products: one of each field, and one of all rows."""
-        sines1, sines2, _ = self._tables.like(r)
+        sines1, sines2 = (like(r, sines) for sines in self._sines)
         fields = r.reshape(-1, *self.shape)
         along1 = torch.bmm(sines1.expand(len(fields), -1, -1), fields)
         return (along1.view(-1, self.shape[1]) @ sines2).view(r.shape)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation
 from stcl.losses import settings
-from stcl.losses.metrics._tables import Tables
 from stcl.tangent.laplacian_fit import LaplacianFit, fit_laplacian
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import single_block
@@ -51,37 +51,36 @@ class FittedLaplacian:
                 f"mode with eigenvalue {symbol.min():.1e}; give a positive shift"
             )
         own = laplacian_diagonal(transforms, weights, shift, tuple(nodes))
-        self._at_mean_state = Tables(u.mean(0, keepdim=True).cpu().numpy(), own)
-        self._tables = Tables(symbol, *bases)
+        self._mean_state, self._own_diagonal = u.mean(0, keepdim=True).cpu().numpy(), own
+        self._symbol, self._bases = symbol, bases
 
     def at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
         """r ↦ M r for a [B, *input_shape] and r [B, q, *equations]."""
-        scale, (symbol, *bases) = self._scale(a), self._tables.like(a)
+        scale, symbol, bases = self._scale(a), *self._waves(a)
         back = [modes.mT for modes in bases]
         return lambda r: scale * _along_axes(_along_axes(scale * r, bases) / symbol, back)
 
     def inverse_at(self, a: Tensor) -> Callable[[Tensor], Tensor]:
         """r ↦ M⁻¹ r."""
-        scale, (symbol, *bases) = self._scale(a), self._tables.like(a)
+        scale, symbol, bases = self._scale(a), *self._waves(a)
         back = [modes.mT for modes in bases]
         return lambda r: _along_axes(_along_axes(r / scale, bases) * symbol, back) / scale
 
     def energy(self, r: Tensor, a: Tensor) -> Tensor:
         """rᵀ M r, [B, q]: a plain sum over the nodes."""
-        symbol, *bases = self._tables.like(r)
+        symbol, bases = self._waves(r)
         return (_along_axes(self._scale(a) * r, bases).square() / symbol).flatten(2).sum(-1)
 
-    def matrix(self, a: Tensor) -> Tensor:
-        """M for one input a as a dense matrix."""
-        columns = torch.eye(self._equations.numel(), dtype=a.dtype, device=a.device).unflatten(1, self._equations)
-        return self.at(a[None])(columns[None])[0].flatten(1)
+    def _waves(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The eigenvalues of the bracket, [*equations], and the modes of each axis."""
+        return like(x, self._symbol), [like(x, modes) for modes in self._bases]
 
     @torch.no_grad()
     def _scale(self, a: Tensor) -> Tensor:
         """D^-1/2, [B, 1, *equations] or 1."""
         if not self.scaled:
             return a.new_ones(())
-        u, own = self._at_mean_state.like(a)
+        u, own = like(a, self._mean_state), like(a, self._own_diagonal)
         d = diagonal(self.equation, u.repeat(len(a), *[1] * (u.ndim - 1)), a, self._equations).abs() / own
         return d.clamp_min(SMALLEST).rsqrt().unsqueeze(1)
 

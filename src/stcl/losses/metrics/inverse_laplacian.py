@@ -31,11 +31,6 @@ class InverseLaplacian:
         """rᵀ M r, [B, q]: a plain sum over the interior nodes, as in the published loss."""
         return self._inverse.energy(_scale(a) * r)
 
-    def matrix(self, a: Tensor) -> Tensor:
-        """M for one input a [n1, n2] as a dense matrix [m1·m2, m1·m2]."""
-        columns = torch.eye(a[1:-1, 1:-1].numel(), dtype=a.dtype, device=a.device)
-        return self.at(a[None])(columns.unflatten(1, self._inverse.shape)[None])[0].flatten(1)
-
 
 def _scale(a: Tensor) -> Tensor:
     """D^-1/2, [B, 1, m1, m2], with the published guard against eᵃ = 0."""

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation
 from stcl.losses import settings
-from stcl.losses.metrics._tables import Tables
 
 
 class LerayOseen:
@@ -52,16 +52,16 @@ class LerayOseen:
         self.settings, self.shape = settings, (m2, m1)
         along = (k1 / length, k2 / length) if settings.project else (np.zeros_like(square),) * 2
         first, second = along if layout.axes == ("x2", "x1") else along[::-1]
-        self._tables = Tables(first, second, weight, weight * share)
+        self._tables = first, second, weight * share
         # The same for real and imaginary parts, which take turns along the rows.
         own = np.stack([weight * (1 - first**2), weight * (1 - second**2)])
         both = (np.repeat(table, 2, axis=-2) for table in (own, -weight * first * second))
-        self._energy_tables = Tables(*_half_spectrum(m2, m1), *both)
+        self._energy_tables = *_half_spectrum(m2, m1), *both
 
     def energy(self, r: Any, a: Tensor) -> Tensor:
         """rᵀ M r, [B, q], of momentum [B, q, 2, m2, m1], divergence [B, q, m2, m1] and boundary [B, q, ...]."""
         momentum, divergence, *boundary = r
-        waves, modes, own, cross = self._energy_tables.like(momentum)
+        waves, modes, own, cross = (like(momentum, table) for table in self._energy_tables)
         shares = self.settings.divergence, *[self.settings.boundary] * len(boundary)
         halves = (momentum.reshape(-1, self.shape[1]) @ waves).view(-1, len(modes), waves.shape[1] // 2)
         spectrum = torch.bmm(modes.expand(len(halves), -1, -1), halves).view(*momentum.shape[:3], len(modes), -1)
@@ -79,14 +79,8 @@ class LerayOseen:
             *(self.settings.boundary * block / block[0, 0].numel() for block in boundary),
         )
 
-    def matrix(self, a: Tensor) -> Tensor:
-        """The momentum block of M as a dense matrix [2·m2·m1, 2·m2·m1]; the other blocks are multiples of I."""
-        m2, m1 = self.shape
-        columns = torch.eye(2 * m2 * m1, dtype=a.dtype, device=a.device).reshape(-1, 2, m2, m1)
-        return self._apply_to_momentum(columns).flatten(1)
-
     def _apply_to_momentum(self, momentum: Tensor) -> Tensor:
-        e1, e2, _, weight = self._tables.like(momentum)
+        e1, e2, weight = (like(momentum, table) for table in self._tables)
         first, second = torch.fft.rfft2(momentum, norm="ortho").unbind(-3)
         along = e1 * first + e2 * second
         projected = torch.stack([first - e1 * along, second - e2 * along], -3)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from stcl.core.interfaces import DiscreteEquation
@@ -31,9 +30,3 @@ class ShiftedLaplacian:
     def energy(self, r: Tensor, a: Tensor) -> Tensor:
         """rᵀ M r, [B, q]: a plain sum over the interior nodes."""
         return self._inverse.energy(r)
-
-    def matrix(self, a: Tensor) -> Tensor:
-        """M as a dense matrix [m1·m2, m1·m2]."""
-        m1, m2 = self._inverse.shape
-        columns = torch.eye(m1 * m2, dtype=a.dtype, device=a.device)
-        return self._inverse.apply(columns.unflatten(1, (m1, m2))).flatten(1)

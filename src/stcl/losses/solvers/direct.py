@@ -30,6 +30,7 @@ class Direct:
     """
 
     products = 0  # a kept sample needs none
+    steps = None
 
     def __init__(
         self, equation: DiscreteEquation, settings: settings.Direct, tangent_class: OperatorClass | None

@@ -13,6 +13,7 @@ class March:
     """A x = g by the problem's own steps from one frame to the next, exactly. The equation is that of the steps."""
 
     products = 1  # a sweep takes as many operations as a product with A does
+    steps = None
 
     def __init__(
         self, equation: DiscreteEquation, settings: settings.March, tangent_class: OperatorClass | None

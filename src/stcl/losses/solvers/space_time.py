@@ -10,7 +10,7 @@ from torch import Tensor
 from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solved
 from stcl.losses import settings
-from stcl.tangent.gmres import gmres
+from stcl.tangent.krylov import gmres
 from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual import products
 from stcl.tangent.solver_choice import space_time_refusal
@@ -50,15 +50,17 @@ class SpaceTime:
         return other
 
     @property
-    def products(self) -> int:
+    def steps(self) -> int:
         return self.settings.steps
+
+    products = steps
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Tensor], Solved]:
         product, grid = products(self.equation, u, a), self.equation.layout.grid
 
         def solve(g: Tensor) -> Solved:
-            found = gmres(lambda x: product(embed(x, grid)), g, self.precondition, self.settings.steps, g.ndim - 2)
+            found = gmres(lambda x: product(embed(x, grid)), g, self.precondition, self.steps, g.ndim - 2)
             return Solved(embed(found.x, grid), found.residual, found.solved)
 
         return torch.no_grad()(solve)

@@ -10,7 +10,7 @@ from torch import Tensor
 from stcl.core.arrays import like
 from stcl.core.interfaces import DiscreteEquation, OperatorClass, Solved
 from stcl.losses import settings
-from stcl.tangent.gmres import gmres
+from stcl.tangent.krylov import gmres
 from stcl.tangent.residual import products
 from stcl.tangent.transforms import basis, frequencies
 from stcl.tangent.unknowns import Unknowns
@@ -64,15 +64,17 @@ class Stokes:
         self._schur = np.pad(viscosity * laplacian / (slopes[0][:, None] + slopes[1]), 1)
 
     @property
-    def products(self) -> int:
+    def steps(self) -> int:
         return self.settings.steps
+
+    products = steps
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Any], Solved]:
         product = products(self.equation, u, a)
 
         def solve(g: Any) -> Solved:
-            found = gmres(lambda x: _joined(product(x)), _joined(g), self.precondition, self.settings.steps, axes=3)
+            found = gmres(lambda x: _joined(product(x)), _joined(g), self.precondition, self.steps, axes=3)
             return Solved(*found)
 
         return torch.no_grad()(solve)

@@ -23,7 +23,7 @@ class Setup:
     seed: int
     device: torch.device
     bank: Path | None
-    responses: Tensor | None = None  # the training responses on the device
+    responses: Tensor  # the training responses on the device
 
     @property
     def settled_lam(self) -> float:

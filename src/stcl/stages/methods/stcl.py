@@ -1,9 +1,6 @@
 """Sketched tangent consistency. Each update uses the sensitivity equation along a few directions, without labels."""
 
 import importlib
-from functools import partial
-
-import torch
 
 from stcl.core.seeds import stream_seed
 from stcl.losses import forms
@@ -24,36 +21,14 @@ def build(setup: Setup) -> Objective:
         term = SketchedTangents(forms.load(setup.problem, settings.settled_form), directions)
         weight = RatioWeight(setup.settled_lam, settings.weighting, setup.device)
         return DerivativeInformed(setup.data_loss, term, weight)
-    return _beyond_labels(setup, settings, directions)
-
-
-def _beyond_labels(setup: Setup, settings: Stcl, directions: SketchDirections) -> Objective:
-    """The objective with unlabelled inputs. Its modules are loaded by name: other cells do not depend on them."""
-    objectives = importlib.import_module("stcl.losses.beyond_labels")
-    problem, chosen = setup.problem, settings.settled_form
-    corrects = getattr(chosen, "state", None) == "corrected"
-    # A corrected prediction is handed to the form as a label. The labelled batch has labels of its own.
-    form = forms.load(problem, chosen.model_copy(update={"state": "label"}) if corrects else chosen)
-    term = objectives.UnlabelledTangents(
-        problem, form, setup.data_loss, settings.value, corrects, _largest(setup) if problem.resonant else None
-    )
-    inputs = objectives.UnlabelledInputs(
-        problem, settings.unlabelled_batch, settings.pool, setup.device, stream_seed(setup.seed, "inputs")
-    )
-    weight = partial(objectives.JudgedWeight, setup.settled_lam, settings.weighting, setup.device)
-    return objectives.BeyondLabels(
+    # The objective with unlabelled inputs is loaded by name: other cells do not depend on its module.
+    beyond_labels = importlib.import_module("stcl.losses.beyond_labels")
+    return beyond_labels.build(
+        setup.problem,
+        settings,
         setup.data_loss,
-        term,
-        SketchedTangents(form, directions) if settings.inputs == "both" else None,
-        inputs,
         directions,
-        weight(),
-        weight() if settings.value == "residual" else None,
+        setup.settled_lam,
+        setup.responses,
+        stream_seed(setup.seed, "inputs"),
     )
-
-
-def _largest(setup: Setup) -> torch.Tensor:
-    """The largest norm of the scored training responses, which near-resonant ones exceed."""
-    if setup.responses is None:
-        raise ValueError("unlabelled inputs of a problem with resonances need the training responses")
-    return torch.linalg.vector_norm(setup.problem.layout.score(setup.responses).flatten(1), dim=1).max()
