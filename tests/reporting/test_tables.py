@@ -110,6 +110,13 @@ def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
     assert (missing["mean"], missing["std"], missing["n_seeds"], missing["n_unfinished"]) == ("", "", "0", "2")
 
 
+@pytest.mark.parametrize("end", ["KeyboardInterrupt", "stopped by SIGTERM; the same command goes on"])
+def test_a_training_that_was_stopped_has_not_failed(run, end):
+    log = f"epoch 1 of 9\nTraceback (most recent call last):\n{end}\n"
+    (stopped,) = read_runs([run("diffusion/N8/fno/lam0/seed0", log=log)])
+    assert stopped.status == "missing"
+
+
 def test_errors_of_an_earlier_training_do_not_count(two_seeds):
     """A cell was trained again, and its evaluation has not begun."""
     train = two_seeds[1] / "train.json"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stcl.core.evaluated import measured_for
+from stcl.reporting import logs
 from stcl.study.cells import Cell
 
 
@@ -16,7 +17,7 @@ class Run:
 
     folder: Path
     cell: Cell
-    status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, not evaluated, or still running)
+    status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, running, stopped, not evaluated)
     record: dict[str, Any]
     errors: dict[str, Any]
 
@@ -80,16 +81,11 @@ def _read(folder: Path) -> Run:
     if found is not None:
         return Run(folder, cell, "done", *found)
     # An evaluation has a log of the cell, or one of all cells of the block.
-    logs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
-    failed = any(_ended_with_error(results / f"logs/{log}.log") for log in logs)
+    jobs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
+    found_logs = [logs.read(results / f"logs/{job}.log") for job in jobs]
+    failed = any(log is not None and log.failed for log in found_logs)
     return Run(folder, cell, "failed" if failed else "missing", {}, {})
 
 
 def _content(path: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
-
-
-def _ended_with_error(log: Path) -> bool:
-    if not log.exists():
-        return False
-    return any(line.startswith(("error:", "Traceback")) for line in log.read_text(errors="replace").splitlines())
