@@ -1,5 +1,6 @@
 """Tables against numbers worked out by hand."""
 
+import ast
 import csv
 import json
 import math
@@ -19,12 +20,14 @@ from stcl.reporting.tables import (
     inverse,
     minres_iterations,
     per_cell_settings,
+    render,
     sketch,
     sketch_runtime,
     wallclock,
 )
 from stcl.reporting.tables.by_problem import row
 from stcl.reporting.tables.plan import table_plans
+from stcl.reporting.tables.render import Table
 from stcl.study.config import parse
 from stcl.study.names import problem_name
 from stcl.study.plan import Plan
@@ -90,6 +93,21 @@ def test_markdown_and_latex_show_the_same(two_seeds, tmp_path):
     latex = (tmp_path / "jacobian_error.tex").read_text()
     assert r"Nonlinear diffusion & 8 & 90.00 & 20.00 $\pm$ 14.14 \\" in latex
     assert r"\label{tab:jacobian_error}" in latex
+
+
+def texts_in(source: str) -> list[str]:
+    """All text in a file but docstrings."""
+    nodes = list(ast.walk(ast.parse(source)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+@pytest.mark.parametrize("module", sorted(Path(render.__file__).parent.glob("*.py")), ids=lambda module: module.stem)
+def test_all_text_of_tables_has_letters_that_latex_knows(module):
+    for text in texts_in(module.read_text()):
+        latex = Table(text, [], [""], []).latex("table")
+        assert latex.isascii(), f"LaTeX has no command for a letter of {text!r}; add it to `_LATEX`"
 
 
 def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
