@@ -115,6 +115,19 @@ def _diagnose(arguments: argparse.Namespace) -> None:
         raise SystemExit(f"error: {error}") from error
 
 
+def _device(name: str | None) -> str:
+    """The name of a device that is there; if none is given, a GPU, or the CPU if there is no GPU."""
+    import torch
+
+    there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    name = name or ("cuda" if len(there) > 1 else "cpu")
+    try:
+        torch.zeros(1, device=name).cpu()
+    except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts that it has it
+        raise ValueError(f"no device {name!r} here; there are: {', '.join(there)}") from error
+    return name
+
+
 def _predict(arguments: argparse.Namespace) -> None:
     import torch
 
@@ -125,8 +138,7 @@ def _predict(arguments: argparse.Namespace) -> None:
     try:
         files.check_new(arguments.out, tangents=arguments.directions is not None)
         run = load_run(arguments.run)
-        layout, device = run.problem.layout, "cuda" if torch.cuda.is_available() else "cpu"
-        network = run.network.to(arguments.device or device)
+        layout, network = run.problem.layout, run.network.to(_device(arguments.device))
         a = torch.from_numpy(files.read(arguments.input, "a", "samples", layout)).to(network.mesh.device)
         arrays = {}
         with torch.no_grad():
