@@ -7,10 +7,12 @@ stcl predict RUN a.npy u.npy       responses of a trained network; RUN is result
 stcl status                        how far the studies below `results` are
 stcl status results/quick --watch  one of them, shown again every two seconds
 stcl records results/paper-small   keeps what was measured there in records/, without weights
+
+A command imports what it needs when it is called. Those of a study need the packages of the workflow, and
+`stcl diagnose` does without them.
 """
 
 import argparse
-import importlib
 import json
 import runpy
 from pathlib import Path
@@ -132,9 +134,8 @@ def _predict(arguments: argparse.Namespace) -> None:
     import torch
 
     from stcl.runs import load_run
+    from stcl.runtime import field_files as files
 
-    # It is loaded by name, because the library imports nothing of the workflow.
-    files = importlib.import_module("stcl.runtime.field_files")
     try:
         files.check_new(arguments.out, tangents=arguments.directions is not None)
         run = load_run(arguments.run)
@@ -155,9 +156,8 @@ def _predict(arguments: argparse.Namespace) -> None:
 
 
 def _records(arguments: argparse.Namespace) -> None:
-    # They are loaded by name, because the library imports nothing of the workflow.
-    records = importlib.import_module("stcl.reporting.records")
-    status = importlib.import_module("stcl.reporting.status")
+    from stcl.reporting import records, status
+
     try:
         ((_, plan),) = status.studies([arguments.results], arguments.configfile)
         for reason in records.left_out(plan, arguments.results):
@@ -170,8 +170,8 @@ def _records(arguments: argparse.Namespace) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    # It is loaded by name, because the library imports nothing of the workflow.
-    status = importlib.import_module("stcl.reporting.status")
+    from stcl.reporting import status
+
     try:
         status.show(arguments.folders, arguments.configfile, arguments.watch, arguments.all)
     except (ValueError, OSError) as error:
