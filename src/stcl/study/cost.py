@@ -16,10 +16,9 @@ from stcl.problems.base import Split
 from stcl.study.blocks import Block
 from stcl.study.cells import SELECTED, Cell
 from stcl.study.names import METHOD_NAMES
-from stcl.study.plan import Plan
+from stcl.study.plan import SPLITS, Plan
 
 FLOAT = 4  # bytes of a stored number
-SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -116,15 +115,6 @@ class CostEstimate:
         known = self.solvers.get(block.key, self.solvers.get(block.problem))
         return None if known is None else count * known[kind] * nodes(block) / known["nodes"]
 
-    @cached_property
-    def banks(self) -> list[tuple[str, Split]]:
-        """The dataset and split of every bank. There is one for test errors, and one where offline DI trains."""
-        blocks = self.plan.blocks.values()
-        trained = dict.fromkeys(block.dataset for block in blocks if block.settings.methods.offline_di)
-        found: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.plan.datasets]
-        watched = {block.dataset: None for block in blocks if block.settings.training.jacobian_every}
-        return found + [(dataset, "train") for dataset in trained] + [(dataset, "val") for dataset in watched]
-
     # -- disk -----------------------------------------------------------------------------------------------------
 
     def data_bytes(self, dataset: str, split: Split) -> int:
@@ -181,7 +171,7 @@ class CostEstimate:
         cells = [c for c in self.plan.cells.values() if self.plan.blocks[c.block].key == problem]
         datasets = [name for name, block in self.plan.datasets.items() if block.key == problem]
         data = [(dataset, split) for dataset in datasets for split in SPLITS]
-        banks = [(dataset, split) for dataset, split in self.banks if dataset in datasets]
+        banks = [(dataset, split) for dataset, split in self.plan.banks if dataset in datasets]
         solver = [self.data_seconds(*d) for d in data] + [self.bank_seconds(*b) for b in banks]
         return {
             "problem": problem,
