@@ -25,7 +25,7 @@ from stcl.reporting.runs import Run, read_runs
 from stcl.reporting.sources import source
 from stcl.reporting.tables import command
 from stcl.reporting.tables.estimate import Estimate, beside, percent
-from stcl.reporting.tables.plan import TablePlan, spec_of_variants, table_plans
+from stcl.reporting.tables.plan import TablePlan, problems_of_variants, table_plans
 from stcl.reporting.tables.render import Table
 from stcl.study.blocks import Block
 from stcl.study.cells import Cell
@@ -189,7 +189,7 @@ def _published(recorded: Recorded, quantity: str, published: dict[str, Any]) -> 
     if block.name != block.key:
         return None
     numbers = published[quantity]
-    problem = block.key if block.key in numbers else spec_of_variants(recorded.plan).get(block.key, block.key)
+    problem = block.key if block.key in numbers else problems_of_variants(recorded.plan).get(block.key, block.key)
     return numbers.get(problem, {}).get(cell.n_train, {}).get(cell.method)
 
 
