@@ -106,7 +106,7 @@ def effective_samples(z: Tensor) -> Tensor:
     pairs = correlation[: steps - steps % 2].reshape(steps // 2, 2, -1).sum(1)
     kept = (pairs > 0).long().cumprod(0)
     time = 2 * (pairs * kept).sum(0) - 1
-    # Chains that swing from side to side have a short time, which may come out as zero or less. The bound is after Stan,
-    # where N draws count for at most N log₁₀ N. With the 10 it is never above 1, the time of independent draws, however
-    # few the steps are.
+    # Chains that swing from side to side have a short time, which may come out as zero or less. The bound is after
+    # Stan, where N draws count for at most N log₁₀ N. With the 10 it is never above 1, the time of independent draws,
+    # however few the steps are.
     return chains * steps / time.clamp_min(1 / math.log10(steps + 10))
