@@ -26,7 +26,6 @@ from torch import Tensor
 
 from stcl import problems
 from stcl.core.errors import EquationError
-from stcl.core.seeds import stream_seed
 from stcl.core.version import __version__
 from stcl.losses.data import DataLoss
 from stcl.operators.build import build_surrogate
@@ -38,6 +37,7 @@ from stcl.runtime.ending import end
 from stcl.runtime.progress import Progress
 from stcl.runtime.stopping import EXIT_CODE, Stopped, StopSignals
 from stcl.stages.methods import Setup
+from stcl.stages.seeds import stream_seed
 from stcl.stages.trainer import Diverged, Pairs, Trainer
 from stcl.study.specs.train import TrainSpec
 
