@@ -61,6 +61,16 @@ def read_runs(folders: list[Path]) -> list[Run]:
     return [_read(folder) for folder in folders]
 
 
+def runs_among(inputs: list[Path]) -> list[Run]:
+    """The runs among the inputs of a table. The other inputs are JSON files."""
+    return read_runs([path for path in inputs if path.suffix != ".json"])
+
+
+def records_among(inputs: list[Path]) -> dict[Path, dict[str, Any]]:
+    """The JSON files among the inputs of a table that are there, with what they hold."""
+    return {path: json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()}
+
+
 def is_evaluated(folder: Path) -> bool:
     """Whether the folder has a training and the errors that were measured for it, not for an earlier one."""
     return _evaluated(folder) is not None

@@ -29,10 +29,10 @@ from stcl.reporting.tables.claim_rules import (
     span,
     within,
 )
+from stcl.reporting.tables.estimate import ERRORS
 from stcl.reporting.tables.evidence import VARIANCES, Evidence
 from stcl.study.names import problem_name
 
-ABOUT = {"field_error": "Field error", "jacobian_error": "Jacobian error"}
 TIME, STEPS, SKETCH, VARIANCE = "Training time", "Krylov steps", "Sketch count", "Gradient variance"
 DI_LOWER = ("diffusion", "navier_stokes")
 BELOW_FNO = ("helmholtz", "diffusion", "allen_cahn", "navier_stokes")
@@ -50,14 +50,14 @@ def _cells(
     """A claim about the ratio of sTCL to another method, in all cells or in those of some problems."""
     base, problems = bases
     measure = partial(measures.ratios, quantity, "stcl", base, problems)
-    return Claim(name, ABOUT[quantity], words, measure, count(counts), mostly(counts))
+    return Claim(name, ERRORS[quantity], words, measure, count(counts), mostly(counts))
 
 
 def _order(quantity: str, problem: str, words: str) -> Claim:
     """A claim about which of sTCL and offline DI is lower at which N."""
     name = f"{quantity.partition('_')[0]}_order_{problem}"
     measure = partial(measures.order, quantity, problem)
-    return Claim(name, ABOUT[quantity], f"{problem_name(problem)}: {words}", measure, listed(".2f"), SAME_ORDER)
+    return Claim(name, ERRORS[quantity], f"{problem_name(problem)}: {words}", measure, listed(".2f"), SAME_ORDER)
 
 
 def _resolution(part: str, words: str, counts: Callable[[float], bool]) -> Claim:
@@ -100,7 +100,7 @@ CLAIMS = (
     ),
     Claim(
         "jacobian_di_below_fno",
-        ABOUT["jacobian_error"],
+        ERRORS["jacobian_error"],
         "offline DI is below FNO in every cell of Helmholtz and Allen-Cahn",
         partial(measures.ratios, "jacobian_error", "offline_di", "fno", DI_BELOW_FNO),
         count(smaller(1)),
@@ -117,7 +117,7 @@ CLAIMS = (
     _order("jacobian_error", "burgers", "sTCL is lower at the largest N, offline DI at the smaller ones"),
     Claim(
         "jacobian_burgers_largest",
-        ABOUT["jacobian_error"],
+        ERRORS["jacobian_error"],
         "Burgers: offline DI is above sTCL at the largest N",
         partial(measures.at_size, "jacobian_error", "burgers", ("stcl", "offline_di"), -1),
         listed(".2f", " %"),

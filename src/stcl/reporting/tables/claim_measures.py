@@ -8,7 +8,8 @@ from math import hypot, isnan, nan
 from statistics import correlation, linear_regression
 
 from stcl.reporting.tables.claim_rules import Values
-from stcl.reporting.tables.evidence import ERRORS, Evidence
+from stcl.reporting.tables.estimate import ERRORS
+from stcl.reporting.tables.evidence import Evidence
 from stcl.reporting.tables.variance_share import variance_share
 from stcl.study.names import METHOD_NAMES, problem_name
 
