@@ -26,7 +26,7 @@ from stcl.study.coercion import plain
 from stcl.study.config import ConfigError
 from stcl.study.config import parse as parse_config  # `parse` is taken by snakemake
 from stcl.study.plan import Plan
-from stcl.core.canonical import canonical
+from stcl.study.canonical import canonical
 from stcl.problems import code_of
 from stcl.runtime.provenance import code_id
 from stcl.reporting import captions, status, terminal

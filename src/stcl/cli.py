@@ -7,10 +7,12 @@ stcl predict RUN a.npy u.npy       responses of a trained network; RUN is result
 stcl status                        how far the studies below `results` are
 stcl status results/quick --watch  one of them, shown again every two seconds
 stcl records results/paper-small   keeps what was measured there in records/, without weights
+
+A command imports what it needs when it is called. Those of a study need the packages of the workflow, and
+`stcl diagnose` does without them.
 """
 
 import argparse
-import importlib
 import json
 import runpy
 from pathlib import Path
@@ -115,18 +117,29 @@ def _diagnose(arguments: argparse.Namespace) -> None:
         raise SystemExit(f"error: {error}") from error
 
 
+def _device(name: str | None) -> str:
+    """The name of a device that is there; if none is given, a GPU, or the CPU if there is no GPU."""
+    import torch
+
+    there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    name = name or ("cuda" if len(there) > 1 else "cpu")
+    try:
+        torch.zeros(1, device=name).cpu()
+    except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts that it has it
+        raise ValueError(f"no device {name!r} here; there are: {', '.join(there)}") from error
+    return name
+
+
 def _predict(arguments: argparse.Namespace) -> None:
     import torch
 
     from stcl.runs import load_run
+    from stcl.runtime import field_files as files
 
-    # It is loaded by name, because the library imports nothing of the workflow.
-    files = importlib.import_module("stcl.runtime.field_files")
     try:
         files.check_new(arguments.out, tangents=arguments.directions is not None)
         run = load_run(arguments.run)
-        layout, device = run.problem.layout, "cuda" if torch.cuda.is_available() else "cpu"
-        network = run.network.to(arguments.device or device)
+        layout, network = run.problem.layout, run.network.to(_device(arguments.device))
         a = torch.from_numpy(files.read(arguments.input, "a", "samples", layout)).to(network.mesh.device)
         arrays = {}
         with torch.no_grad():
@@ -143,9 +156,8 @@ def _predict(arguments: argparse.Namespace) -> None:
 
 
 def _records(arguments: argparse.Namespace) -> None:
-    # They are loaded by name, because the library imports nothing of the workflow.
-    records = importlib.import_module("stcl.reporting.records")
-    status = importlib.import_module("stcl.reporting.status")
+    from stcl.reporting import records, status
+
     try:
         ((_, plan),) = status.studies([arguments.results], arguments.configfile)
         for reason in records.left_out(plan, arguments.results):
@@ -158,8 +170,8 @@ def _records(arguments: argparse.Namespace) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    # It is loaded by name, because the library imports nothing of the workflow.
-    status = importlib.import_module("stcl.reporting.status")
+    from stcl.reporting import status
+
     try:
         status.show(arguments.folders, arguments.configfile, arguments.watch, arguments.all)
     except (ValueError, OSError) as error:

@@ -275,10 +275,8 @@ class TangentConsistency(nn.Module):
     def __repr__(self) -> str:
         if self.equation is None:
             return f"TangentConsistency({in_words(self.form)}; q = {self.q}, λ = {self.lam:g}; no equation yet)"
-        layout = self.equation.layout
-        nodes = ", ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
         scaled = "" if self.scale is None else f"; {self.scale}"
-        where = f"{', '.join(layout.responses)} on {nodes}"
+        where = self.equation.layout.in_words
         return f"TangentConsistency({in_words(self.form)}; q = {self.q}, λ = {self.lam:g}; {where}{scaled})"
 
 

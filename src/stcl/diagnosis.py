@@ -141,9 +141,8 @@ def diagnose(equation: DiscreteEquation, model: nn.Module | None = None) -> Diag
     form, kept = with_kept_solver(findings, chosen)
     kind = findings.krylov_class
     layout = equation.layout
-    nodes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
     return Diagnosis(
-        title=f"{type(equation).__name__}: {', '.join(layout.responses)} on {nodes}, {findings.unknowns} unknowns"
+        title=f"{type(equation).__name__}: {layout.in_words}, {findings.unknowns} unknowns"
         + (f", {equation.held_nodes} values at walls held" if equation.held_nodes else ""),
         findings=findings,
         form=form,

@@ -102,12 +102,8 @@ class Equation:
             check_data(self._evaluate, self.layout, a, u, ADVICE)
 
     def __repr__(self) -> str:
-        layout = self.layout
-        nodes = ", ".join(f"{axis} ({n} nodes)" for axis, n in zip(layout.axes, layout.grid, strict=True))
-        return (
-            f"Equation: {', '.join(layout.responses)} on {nodes} from inputs of shape {layout.input_shape}, "
-            f"{len(self.unknowns)} unknowns"
-        )
+        layout, unknowns = self.layout, len(self.unknowns)
+        return f"Equation: {layout.in_words} from inputs of shape {layout.input_shape}, {unknowns} unknowns"
 
     def residual(self, u: Tensor, a: Tensor) -> Any:
         """F(u, a) for u [B, *response_shape] and a [B, *input_shape] of the layout, which has no axes of length one."""

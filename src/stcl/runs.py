@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stcl import problems
 from stcl.core.evaluated import measured_for
-from stcl.operators.build import build_surrogate
+from stcl.operators.build import trained_surrogate
 from stcl.operators.surrogate import Surrogate
 from stcl.problems.base import Problem, Split
 from stcl.runtime import checkpoint
@@ -136,14 +136,11 @@ def _problem(folder: Path, spec: TrainSpec) -> Problem:
 
 
 def _network(path: Path, problem: Problem, spec: TrainSpec, record: dict[str, Any]) -> Surrogate:
-    # The initial weights, which are replaced, take nothing from the random numbers of the user.
-    with torch.random.fork_rng(devices=[]):
-        network = build_surrogate(problem.layout, spec.network)
+    weights = checkpoint.load_weights(path, record)
     try:
-        network.load_state_dict(checkpoint.load_weights(path, record))
+        return trained_surrogate(problem.layout, spec.network, weights)
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit the network that train.json describes: {error}") from error
-    return network.eval()
 
 
 def _errors(folder: Path, record: dict[str, Any]) -> dict[str, Any] | None:

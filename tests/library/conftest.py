@@ -36,7 +36,7 @@ def build(folder: Path, work: Path, problems: dict[str, Any]) -> list[Path]:
         bank.generate(plan.bank_spec(name, "test"), splits["test"], labels, work, "", workers=1)
         for cell in plan.final_cells([plan.blocks[name]]):
             record = folder / "runs" / cell.path / "train.json"
-            train.train_cell(plan.train_spec(cell), splits["train"], splits["val"], None, record, work, "", CPU)
+            train.train_cell(plan.train_spec(cell), train.Inputs(splits["train"], splits["val"]), record, work, "", CPU)
             evaluate.evaluate(record, evaluate.HeldOut.read(splits["test"], labels, CPU), CPU)
             made.append(record.parent)
     return made

@@ -165,6 +165,13 @@ def test_outputs_that_cannot_be_written_are_refused(cells, tmp_path, monkeypatch
         predict(monkeypatch, cells["diffusion"], tmp_path / "a.npy", tmp_path / out)
 
 
+@pytest.mark.parametrize("device", ["foo", "cuda:99", "meta"])
+def test_a_device_that_is_not_there_is_refused(cells, tmp_path, monkeypatch, device):
+    np.save(tmp_path / "a.npy", np.zeros((1, 9, 9)))
+    with pytest.raises(SystemExit, match=f"no device '{device}' here; there are: cpu"):
+        predict(monkeypatch, cells["diffusion"], tmp_path / "a.npy", tmp_path / "u.npy", "--device", device)
+
+
 def test_a_store_without_inputs_is_refused(cells, results, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"has no array a; it has: digest, v, w, x1, x2"):
         predict(monkeypatch, cells["diffusion"], results / "banks/diffusion/test/fields.zarr", tmp_path / "u.zarr")

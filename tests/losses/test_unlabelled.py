@@ -8,7 +8,6 @@ from reference import OPTIONS, reference, surrogate
 from torch.nn.functional import mse_loss
 
 from stcl import problems
-from stcl.core.seeds import stream_seed
 from stcl.losses import forms, settings
 from stcl.losses.beyond_labels import BeyondLabels
 from stcl.losses.judged_weight import JudgedWeight
@@ -16,6 +15,7 @@ from stcl.losses.newton import Newton
 from stcl.losses.unlabelled_inputs import UnlabelledInputs
 from stcl.losses.unlabelled_tangents import Judged, UnlabelledTangents
 from stcl.problems._square import zero_boundary
+from stcl.stages.seeds import stream_seed
 from stcl.tangent.operator import TangentOperator
 
 CPU = torch.device("cpu")

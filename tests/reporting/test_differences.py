@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stcl.reporting.tables.plan import spec_of_variants, table_plans
+from stcl.reporting.tables.plan import problems_of_variants, table_plans
 from stcl.reporting.variants import differences
 from stcl.study.config import parse
 from stcl.study.plan import Plan
@@ -29,7 +29,7 @@ def test_the_file_of_a_user_is_a_problem_and_no_variant():
     spec = table_plans(plan)["field_error"].spec
     assert spec["note"] == "Poisson is the problem of examples/workflow/poisson.py, with options.n = 17."
     assert "variant_of" not in spec
-    assert spec_of_variants(plan) == {}
+    assert problems_of_variants(plan) == {}
     files = {"heat": problem(problem="my/heat.py"), "fine": problem(problem="my/heat.py:Heat", options={"n": 9})}
     assert differences({"problems": files}) == [
         "Heat is the problem of my/heat.py.",

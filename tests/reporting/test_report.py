@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 import pytest
 import yaml
 
-from stcl.core.canonical import canonical
 from stcl.reporting import captions
 from stcl.reporting.report import content, page, results
 from stcl.reporting.report.parts import Grid, Text, read_grid
 from stcl.reporting.tables.by_problem import COLUMNS
 from stcl.reporting.tables.render import REDUCED, Table
+from stcl.study.canonical import canonical
 from stcl.study.config import parse
 
 PIXEL = base64.b64decode(

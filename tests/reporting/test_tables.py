@@ -1,5 +1,6 @@
 """Tables against numbers worked out by hand."""
 
+import ast
 import csv
 import json
 import math
@@ -19,12 +20,14 @@ from stcl.reporting.tables import (
     inverse,
     minres_iterations,
     per_cell_settings,
+    render,
     sketch,
     sketch_runtime,
     wallclock,
 )
 from stcl.reporting.tables.by_problem import row
 from stcl.reporting.tables.plan import table_plans
+from stcl.reporting.tables.render import Table
 from stcl.study.config import parse
 from stcl.study.names import problem_name
 from stcl.study.plan import Plan
@@ -92,6 +95,21 @@ def test_markdown_and_latex_show_the_same(two_seeds, tmp_path):
     assert r"\label{tab:jacobian_error}" in latex
 
 
+def texts_in(source: str) -> list[str]:
+    """All text in a file but docstrings."""
+    nodes = list(ast.walk(ast.parse(source)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+@pytest.mark.parametrize("module", sorted(Path(render.__file__).parent.glob("*.py")), ids=lambda module: module.stem)
+def test_all_text_of_tables_has_letters_that_latex_knows(module):
+    for text in texts_in(module.read_text()):
+        latex = Table(text, [], [""], []).latex("table")
+        assert latex.isascii(), f"LaTeX has no command for a letter of {text!r}; add it to `_LATEX`"
+
+
 def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
     folders = [
         *two_seeds,
@@ -108,6 +126,13 @@ def test_what_is_missing_or_failed_is_never_a_number(two_seeds, run, tmp_path):
     rows = written(table, tmp_path)
     missing = next(row for row in rows if row["method"] == "offline_di")
     assert (missing["mean"], missing["std"], missing["n_seeds"], missing["n_unfinished"]) == ("", "", "0", "2")
+
+
+@pytest.mark.parametrize("end", ["KeyboardInterrupt", "stopped by SIGTERM; the same command goes on"])
+def test_a_training_that_was_stopped_has_not_failed(run, end):
+    log = f"epoch 1 of 9\nTraceback (most recent call last):\n{end}\n"
+    (stopped,) = read_runs([run("diffusion/N8/fno/lam0/seed0", log=log)])
+    assert stopped.status == "missing"
 
 
 def test_errors_of_an_earlier_training_do_not_count(two_seeds):

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from stcl.core.canonical import canonical
 from stcl.runtime import provenance
 from stcl.runtime.provenance import code_id
+from stcl.study.canonical import canonical
 
 
 def test_canonical_ignores_order_and_refuses_nan():

@@ -39,14 +39,14 @@ def cell(tmp_path_factory) -> dict:
         spec = plan.data_spec("diffusion", split)
         data.generate(spec, folder / f"{split}.json", folder / "work", "", workers=1)
     (cell,) = plan.cells.values()
-    return {"spec": plan.train_spec(cell), "train": folder / "train.json", "val": folder / "val.json"}
+    return {"spec": plan.train_spec(cell), "inputs": train.Inputs(folder / "train.json", folder / "val.json")}
 
 
 def run(cell: dict, folder: Path) -> dict:
     """Train in this process; the weights that came out."""
     out = folder / "train.json"
     folder.mkdir(exist_ok=True)
-    rest = {"bank": None, "code": "", "device": torch.device("cpu")}
+    rest = {"code": "", "device": torch.device("cpu")}
     train.train_cell(**cell, **rest, out=out, work=folder / "work")
     return checkpoint.load(out.with_name("weights.pt"))
 
@@ -100,7 +100,7 @@ def test_the_command_ends_by_the_signal(cell, tmp_path, number, text, again):
     """A warning ends it with the code that says `again`; Ctrl-C interrupts it where it is."""
     endless = cell["spec"].training.model_copy(update={"epochs": 10**6})
     spec = cell["spec"].model_copy(update={"training": endless})
-    options = {"spec": spec.canonical(), "train": cell["train"], "val": cell["val"]}
+    options = {"spec": spec.canonical(), "train": cell["inputs"].train, "val": cell["inputs"].val}
     options |= {"out": tmp_path / "train.json", "work": tmp_path / "work"}
     command = [sys.executable, "-m", "stcl.stages.train", *(str(x) for k, v in options.items() for x in (f"--{k}", v))]
     interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also in the background

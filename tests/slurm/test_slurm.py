@@ -159,8 +159,8 @@ def test_a_cancelled_training_resumes_in_its_retry_and_ends_with_the_same_bits(r
     folder = run.workflow.folder / RUNS / GOOD
     record = json.loads((folder / "train.json").read_text())
     data = run.workflow.folder / "results/slurm/data/diffusion"
-    paths = {"train": data / "train.json", "val": data / "val.json", "bank": None}
-    paths |= {"out": tmp_path / "train.json", "work": tmp_path / "work"}
+    inputs = train.Inputs(data / "train.json", data / "val.json")
+    paths = {"inputs": inputs, "out": tmp_path / "train.json", "work": tmp_path / "work"}
     train.train_cell(TrainSpec.model_validate(record["spec"]), **paths, code="", device=torch.device("cpu"))
     assert history(folder) == history(tmp_path)
     assert len(history(folder)) == 2000

@@ -44,7 +44,7 @@ def cell(tmp_path_factory) -> dict:
     for split in ("train", "val"):
         data.generate(plan.data_spec("diffusion", split), folder / f"{split}.json", folder / "work", "", workers=1)
     (cell,) = plan.cells.values()
-    return {"spec": plan.train_spec(cell), "train": folder / "train.json", "val": folder / "val.json"}
+    return {"spec": plan.train_spec(cell), "inputs": train.Inputs(folder / "train.json", folder / "val.json")}
 
 
 def changed(cell: dict, **settings) -> dict:
@@ -56,7 +56,7 @@ def run(cell: dict, folder: Path) -> tuple[dict, list[dict], dict]:
     """Train in this process; record, history without seconds, and weights."""
     out = folder / "train.json"
     folder.mkdir(exist_ok=True)
-    train.train_cell(**cell, bank=None, code="", device=torch.device("cpu"), out=out, work=folder / "work")
+    train.train_cell(**cell, code="", device=torch.device("cpu"), out=out, work=folder / "work")
     with out.with_name("history.csv").open(newline="") as file:
         history = [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
     return json.loads(out.read_text()), history, checkpoint.load(out.with_name("weights.pt"))
@@ -132,9 +132,8 @@ def test_it_ends_at_the_same_epoch_after_a_stop(cell, tmp_path, monkeypatch, bef
     ],
 )
 def test_all_of_the_last_epochs_count(cell, rates, best, ended):
-    built = train.build_trainer(
-        changed(cell, finish_after=3, epochs=8)["spec"], cell["train"], cell["val"], None, torch.device("cpu")
-    )
+    spec = changed(cell, finish_after=3, epochs=8)["spec"]
+    built = train.build_trainer(spec, cell["inputs"], torch.device("cpu"))
     built.history, built.best_epoch = [{"learning_rate": rate} for rate in rates], best
     assert built.ended == ended
 

@@ -162,9 +162,9 @@ for name in plan.config.problems:
     for split in ("train", "val"):
         data.generate(plan.data_spec(name, split), folder / f"{name}-{split}.json", folder / "work", "", workers=1)
 for cell in plan.cells.values():
-    files = {split: folder / f"{cell.block}-{split}.json" for split in ("train", "val")}
+    inputs = train.Inputs(*(folder / f"{cell.block}-{split}.json" for split in ("train", "val")))
     out, device = folder / cell.path / "train.json", torch.device("cpu")
-    train.train_cell(plan.train_spec(cell), **files, bank=None, out=out, work=folder, code="", device=device)
+    train.train_cell(plan.train_spec(cell), inputs, out=out, work=folder, code="", device=device)
     assert out.exists()
     print(cell.path, "torch._dynamo" in sys.modules)
 """

@@ -3,6 +3,7 @@
 import copy
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,17 +82,17 @@ def spec_of(name: str, method: str, seed: int = 0, **changes) -> TrainSpec:
     return TrainSpec.model_validate(spec)
 
 
-def inputs(stored: Path, spec: TrainSpec) -> dict:
+def inputs(stored: Path, spec: TrainSpec) -> train.Inputs:
     name, offline = spec.problem, spec.method == "offline_di"
-    return {
-        "train": stored / f"{name}-train.json",
-        "val": stored / f"{name}-val.json",
-        "bank": stored / f"{name}-bank.json" if offline else None,
-    }
+    return train.Inputs(
+        train=stored / f"{name}-train.json",
+        val=stored / f"{name}-val.json",
+        bank=stored / f"{name}-bank.json" if offline else None,
+    )
 
 
 def trainer(stored: Path, spec: TrainSpec) -> Trainer:
-    return train.build_trainer(spec, **inputs(stored, spec), device=CPU)
+    return train.build_trainer(spec, inputs(stored, spec), device=CPU)
 
 
 def run(trainer: Trainer, epochs: int) -> Trainer:
@@ -164,7 +165,7 @@ def test_the_jacobian_error_on_validation_data_is_recorded_and_can_choose_the_ch
     directions = BankSpec(problem="burgers", options=TINY["burgers"], split="val", samples=6, directions=3,
                           basis="prior", check=True)  # fmt: skip
     labels.generate(directions, stored / "burgers-val.json", bank, tmp_path / "work", "", workers=1)
-    built = train.build_trainer(spec, **inputs(stored, spec), device=CPU, val_bank=bank)
+    built = train.build_trainer(spec, replace(inputs(stored, spec), val_bank=bank), device=CPU)
     run(built, 4)
     errors = [row["val_jacobian"] for row in built.history]
     assert built.best == min(errors)
@@ -178,7 +179,7 @@ def test_the_jacobian_error_on_validation_data_is_recorded_and_can_choose_the_ch
     assert errors[-1] == pytest.approx(torch.stack(found).mean().item(), rel=1e-4)
 
     seldom = spec_of("burgers", "stcl", training={"jacobian_every": 3})
-    built = train.build_trainer(seldom, **inputs(stored, seldom), device=CPU, val_bank=bank)
+    built = train.build_trainer(seldom, replace(inputs(stored, seldom), val_bank=bank), device=CPU)
     run(built, 4)
     assert [row["val_jacobian"] is None for row in built.history] == [True, True, False, True]
     train.write_history(tmp_path / "history.csv", built.history)
@@ -191,7 +192,7 @@ def test_the_jacobian_error_on_validation_data_is_recorded_and_can_choose_the_ch
 def test_the_history_says_how_good_the_targets_were(stored, tmp_path):
     spec = spec_of("helmholtz", "stcl")
     out = tmp_path / "run/train.json"
-    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    train.train_cell(spec, inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
     with out.with_name("history.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 12
@@ -236,7 +237,7 @@ def test_the_ledger_counts_what_was_solved(stored, tmp_path, monkeypatch):
 
     monkeypatch.setitem(krylov.SOLVERS, "gmres", counted)
     out = tmp_path / "run/train.json"
-    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    train.train_cell(spec, inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
     ledger = json.loads(out.read_text())["ledger"]
     assert ledger["unlabelled_inputs"] == 2 * 3 * 3  # two epochs of three updates
     assert ledger["targets"] == 2 * (2 * 12 + 2 * 3 * 3)
@@ -368,7 +369,7 @@ def test_a_cell_leaves_its_record_history_and_weights(stored, tmp_path):
     spec = spec_of("navier_stokes", "stcl", training={"epochs": 2, "gradient_variance": True})
     out = tmp_path / "cell" / "train.json"
     out.parent.mkdir()
-    train.train_cell(spec, **inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
+    train.train_cell(spec, inputs(stored, spec), out=out, work=tmp_path / "work", code="", device=CPU)
     rows = list(csv.DictReader(out.with_name("history.csv").open(newline="")))
     assert [row["epoch"] for row in rows] == ["1", "2"]
     assert float(rows[0]["variance_total"]) > 0
@@ -403,7 +404,7 @@ def columns(path: Path) -> list[dict]:
 @pytest.mark.usefixtures("breaks_in_the_third_epoch")
 def test_a_divergence_is_a_failure_of_a_final_cell_and_a_result_of_one_that_tunes(stored, tmp_path):
     spec = spec_of("diffusion", "fno")
-    given = {**inputs(stored, spec), "work": tmp_path / "work", "code": "", "device": CPU}
+    given = {"inputs": inputs(stored, spec), "work": tmp_path / "work", "code": "", "device": CPU}
     final, tuned = tmp_path / "final/train.json", tmp_path / "tuned/train.json"
     with pytest.raises(train.Diverged, match=r"epoch 3: data is nan; training diverged.*history .* is in .*csv$") as e:
         train.train_cell(spec, **given, out=final)
@@ -426,7 +427,7 @@ def test_a_divergence_in_the_first_epoch_is_a_result_too(stored, tmp_path, monke
     monkeypatch.setattr(train.Trainer, "_updates", lambda self: updates(self) | {"data": float("inf")})
     spec, out = spec_of("diffusion", "fno"), tmp_path / "train.json"
     files = {"out": out, "work": tmp_path / "work"}
-    train.train_cell(spec, **inputs(stored, spec), **files, code="", device=CPU, tuning=True)
+    train.train_cell(spec, inputs(stored, spec), **files, code="", device=CPU, tuning=True)
     record = json.loads(out.read_text())
     assert (record["diverged"], record["epochs"], record["val_mse"], record["best_epoch"]) == (1, 0, None, 0)
 
@@ -436,7 +437,7 @@ def started(stored, tmp_path, spec) -> None:
     one = spec.model_copy(update={"training": spec.training.model_copy(update={"epochs": 1})})
     bank = stored / f"{spec.problem}-bank.json"
     files = {"out": tmp_path / "train.json", "work": tmp_path / "work"}
-    train.train_cell(one, **inputs(stored, spec), **files, code="", device=CPU, stored=bank)
+    train.train_cell(one, replace(inputs(stored, spec), stored=bank), **files, code="", device=CPU)
 
 
 @pytest.mark.parametrize("name", TINY)

@@ -42,6 +42,12 @@ class Layout:
         return tuple(len(c) for c in self.coordinates)
 
     @property
+    def in_words(self) -> str:
+        """The responses and the grid, for example "u on x1 (17 nodes) × x2 (17 nodes)"."""
+        axes = " × ".join(f"{axis} ({n} nodes)" for axis, n in zip(self.axes, self.grid, strict=True))
+        return f"{', '.join(self.responses)} on {axes}"
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one input on the network's grid."""
         nodes = tuple(n for n, axis in zip(self.grid, self.axes, strict=True) if axis in self.input_axes)

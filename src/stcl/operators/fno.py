@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stcl.operators.duals import fno, plain, transformed
+from stcl.operators.settings import too_many_modes
 from stcl.operators.weights import Weights
 
 
@@ -91,9 +92,6 @@ class FNO(nn.Module):
         )
 
     def _check_grid(self, x: Tensor) -> None:
-        nx, ny = x.shape[1:3]
-        if 2 * self.modes > nx or self.modes > ny // 2 + 1:
-            raise ValueError(
-                f"{self.modes} modes need a grid of at least {2 * self.modes} x {2 * self.modes - 2} nodes, "
-                f"got {nx} x {ny}; use fewer modes or a finer grid"
-            )
+        refusal = too_many_modes(self.modes, tuple(x.shape[1:3]))
+        if refusal is not None:
+            raise ValueError(refusal)

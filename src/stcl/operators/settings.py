@@ -20,3 +20,13 @@ class Network(Settings):
     standardise: bool = Field(
         False, description="whether to subtract the mean of the training inputs and divide by their standard deviation"
     )
+
+
+def too_many_modes(modes: int, grid: tuple[int, ...]) -> str | None:
+    """Why a grid of two axes cannot hold this many modes per axis; None if it can."""
+    if 2 * modes <= grid[0] and modes <= grid[1] // 2 + 1:
+        return None
+    return (
+        f"{modes} modes need a grid of at least {2 * modes} x {2 * modes - 2} nodes, "
+        f"got {' x '.join(map(str, grid))}; use fewer modes or a finer grid"
+    )

@@ -24,8 +24,8 @@ from stcl.reporting.figures.style import plt
 from stcl.reporting.runs import Run, read_runs
 from stcl.reporting.sources import source
 from stcl.reporting.tables import command
-from stcl.reporting.tables.estimate import Estimate, beside, percent
-from stcl.reporting.tables.plan import TablePlan, spec_of_variants, table_plans
+from stcl.reporting.tables.estimate import ERRORS, Estimate, beside, percent
+from stcl.reporting.tables.plan import TablePlan, problems_of_variants, table_plans
 from stcl.reporting.tables.render import Table
 from stcl.study.blocks import Block
 from stcl.study.cells import Cell
@@ -42,21 +42,20 @@ STUDIES = (WHOLE, Path("config/paper-small.yaml"))  # those with cells of the pa
 # Those that ask why numbers differ, with fewer epochs than the paper's or with other settings.
 QUESTIONS = (Path("config/bad-labels.yaml"), Path("config/offline-di.yaml"))
 TABLES = ("field_error", "jacobian_error", "sketch_resolution", "gradient_variance", "wallclock", "claims")
-QUANTITIES = {"field_error": "Field error", "jacobian_error": "Jacobian error"}
 DPI = 110
 
-ERRORS = (
+MEANS = (
     "Test errors in percent, mean ± sample standard deviation over the seeds that are named. Standard error: what the "
     "draw of the test inputs leaves in the mean over them, with any number of seeds; a dash stands where a record "
     "was made by a version that did not keep it."
 )
 RUNS = (
-    f"{ERRORS} Ratio: ours over the published mean. Deviations: the difference in combined standard deviations of ours "
+    f"{MEANS} Ratio: ours over the published mean. Deviations: the difference in combined standard deviations of ours "
     "and of the published three seeds; a single seed is given the published deviation. Epochs: how many were run. A "
     "training of `config/paper-small.yaml` ends early when 200 epochs at the lowest learning rate have brought no "
     "better checkpoint. The command trains the cell again, from nothing; `stcl records` then writes its record anew."
 )
-ASKED_RUNS = f"{ERRORS} Epochs or settings are not the paper's, so there is nothing published to stand beside."
+ASKED_RUNS = f"{MEANS} Epochs or settings are not the paper's, so there is nothing published to stand beside."
 WHOLE_TABLES = (
     f"All cells of `{WHOLE}`. What has no record is not run; in brackets are the published numbers. The seeds behind a "
     "number of ours are in the list above. Times are those that the stage `timing` measures with nothing else running. "
@@ -131,11 +130,11 @@ def recorded(root: Path, studies: tuple[Path, ...] = STUDIES + QUESTIONS) -> lis
 def list_of_runs(found: list[Recorded], published: dict[str, Any] | None) -> Table:
     """Every cell with the command that repeats it, beside its published numbers if these are given."""
     numbers = ["Standard error", *(["Published", "Ratio", "Deviations"] if published else [])]
-    header = ["Cell", "Seeds", "Epochs", *(part for name in QUANTITIES.values() for part in (name, *numbers))]
+    header = ["Cell", "Seeds", "Epochs", *(part for name in ERRORS.values() for part in (name, *numbers))]
     body = []
     for cell in found:
         texts = [words(cell.block, cell.cell), ", ".join(str(run.cell.seed) for run in cell.runs), _epochs(cell.runs)]
-        for quantity in QUANTITIES:
+        for quantity in ERRORS:
             ours = percent(cell.runs, quantity)
             texts += [ours.text(), _standard_error(cell.runs, quantity)]
             texts += _comparison(ours, _published(cell, quantity, published)) if published else []
@@ -189,7 +188,7 @@ def _published(recorded: Recorded, quantity: str, published: dict[str, Any]) -> 
     if block.name != block.key:
         return None
     numbers = published[quantity]
-    problem = block.key if block.key in numbers else spec_of_variants(recorded.plan).get(block.key, block.key)
+    problem = block.key if block.key in numbers else problems_of_variants(recorded.plan).get(block.key, block.key)
     return numbers.get(problem, {}).get(cell.n_train, {}).get(cell.method)
 
 

@@ -24,7 +24,8 @@ from stcl.reporting.figures import beyond as figure
 from stcl.reporting.figures.style import plt
 from stcl.reporting.sources import source
 from stcl.reporting.tables import command
-from stcl.reporting.tables.beyond import QUANTITIES, Row, read, same_time
+from stcl.reporting.tables.beyond import Row, read, same_time
+from stcl.reporting.tables.estimate import ERRORS
 from stcl.reporting.tables.plan import TablePlan, table_plans
 from stcl.study.cells import Cell
 from stcl.study.config import parse
@@ -153,8 +154,8 @@ def _at_size(control: list[Row], size: float) -> list[float]:
 
 def _means(row: Row) -> list[float]:
     """Both errors of a row, or nothing if one of them is not known."""
-    known = [mean for quantity in QUANTITIES if (mean := row.errors[quantity].mean) is not None]
-    return known if len(known) == len(QUANTITIES) else []
+    known = [mean for quantity in ERRORS if (mean := row.errors[quantity].mean) is not None]
+    return known if len(known) == len(ERRORS) else []
 
 
 # -- the picture ------------------------------------------------------------------------------------------------------

@@ -6,13 +6,10 @@ The rules say the same to snakemake. A test compares the two.
 from dataclasses import dataclass
 from typing import Any
 
-from stcl.problems.base import Split
 from stcl.reporting.figures.plan import figure_plans
 from stcl.reporting.tables.plan import table_plans
 from stcl.study.cells import SELECTED, Cell
-from stcl.study.plan import Plan
-
-SPLITS: tuple[Split, ...] = ("train", "val", "test")
+from stcl.study.plan import SPLITS, Plan
 
 
 @dataclass(frozen=True)

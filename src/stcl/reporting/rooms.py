@@ -20,10 +20,10 @@ HOLDS = {
     "stages": "the jobs, one module each: data, bank, train, evaluate, select, timing, conditioning, inverse",
     "reporting": "what is shown of runs: tables, figures, the report, generated pages, the status and the terminal",
 }
-# It reads what the workflow wrote, which no other module of the library does. The page says so in a sentence. An arrow
-# for it would hide the rule that it is the exception of.
-EXCEPTION = "stcl.runs"
-
+# One reads what the workflow wrote, and the other is the command, which calls both sides. No other module of the
+# library imports the workflow. The page says so in a sentence. Arrows for them would hide the rule that they are the
+# exceptions of.
+EXCEPTIONS = {"stcl.runs", "stcl.cli"}
 
 WORKFLOW = 3.3  # the first row of the picture that belongs to the workflow
 PICTURE = {  # column, row, and a few words
@@ -41,13 +41,16 @@ PICTURE = {  # column, row, and a few words
 
 
 def graph_of_rooms() -> dict[str, set[str]]:
-    """The rooms that each room imports, without what the one exception imports of the workflow."""
+    """The rooms that each room imports, without what the two exceptions import of the workflow."""
     found: dict[str, set[str]] = {room: set() for room in HOLDS}
-    for module in set(provenance.modules()) - {EXCEPTION}:
-        for imported in provenance.imports(module) - {provenance.PACKAGE}:
-            if _room(imported) != _room(module):
-                found[_room(module)].add(_room(imported))
+    for module in provenance.modules():
+        rooms = {_room(imported) for imported in provenance.imports(module) - {provenance.PACKAGE}}
+        found[_room(module)] |= rooms - {_room(module)} - (_workflow() if module in EXCEPTIONS else set())
     return found
+
+
+def _workflow() -> set[str]:
+    return {room for room, (_, row, _) in PICTURE.items() if row >= WORKFLOW}
 
 
 def _room(module: str) -> str:
@@ -74,5 +77,5 @@ def draw(out: Path) -> None:
     edges = [(imported, room) for room, found in graph_of_rooms().items() for imported in sorted(found)]
     labels = {room: f"$\\bf{{{room.replace(' ', '~')}}}$\n{few}" for room, (_, _, few) in PICTURE.items()}
     places = {room: (x, y) for room, (x, y, _) in PICTURE.items()}
-    colours = {room: "#0072b2" for room, (_, y, _) in PICTURE.items() if y >= WORKFLOW}
+    colours = dict.fromkeys(_workflow(), "#0072b2")
     graph.draw(labels, edges, out, places, colours, {"Description": description()})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stcl.core.evaluated import measured_for
+from stcl.reporting import logs
 from stcl.study.cells import Cell
 
 
@@ -16,7 +17,7 @@ class Run:
 
     folder: Path
     cell: Cell
-    status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, not evaluated, or still running)
+    status: str  # "done", "failed" (the log ends with an error) or "missing" (not run, running, stopped, not evaluated)
     record: dict[str, Any]
     errors: dict[str, Any]
 
@@ -60,6 +61,16 @@ def read_runs(folders: list[Path]) -> list[Run]:
     return [_read(folder) for folder in folders]
 
 
+def runs_among(inputs: list[Path]) -> list[Run]:
+    """The runs among the inputs of a table. The other inputs are JSON files."""
+    return read_runs([path for path in inputs if path.suffix != ".json"])
+
+
+def records_among(inputs: list[Path]) -> dict[Path, dict[str, Any]]:
+    """The JSON files among the inputs of a table that are there, with what they hold."""
+    return {path: json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()}
+
+
 def is_evaluated(folder: Path) -> bool:
     """Whether the folder has a training and the errors that were measured for it, not for an earlier one."""
     return _evaluated(folder) is not None
@@ -80,16 +91,11 @@ def _read(folder: Path) -> Run:
     if found is not None:
         return Run(folder, cell, "done", *found)
     # An evaluation has a log of the cell, or one of all cells of the block.
-    logs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
-    failed = any(_ended_with_error(results / f"logs/{log}.log") for log in logs)
+    jobs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
+    found_logs = [logs.read(results / f"logs/{job}.log") for job in jobs]
+    failed = any(log is not None and log.failed for log in found_logs)
     return Run(folder, cell, "failed" if failed else "missing", {}, {})
 
 
 def _content(path: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
-
-
-def _ended_with_error(log: Path) -> bool:
-    if not log.exists():
-        return False
-    return any(line.startswith(("error:", "Traceback")) for line in log.read_text(errors="replace").splitlines())

@@ -64,7 +64,7 @@ def sample(
     def normals() -> Tensor:
         return torch.randn(chains, len(centre), generator=generator, dtype=centre.dtype)
 
-    def uniforms(count: int) -> Tensor:
+    def log_uniforms(count: int) -> Tensor:
         return torch.rand(count, generator=generator, dtype=centre.dtype).log()
 
     def laplace(z: Tensor) -> Tensor:
@@ -78,12 +78,12 @@ def sample(
         proposal = centre + math.sqrt(1 - beta**2) * (z - centre) + beta * spectrum.root(normals())
         cheap_there = cheap(proposal)
         first = (approximate - laplace(z)) - (cheap_there - laplace(proposal))
-        passed = torch.nonzero(uniforms(chains) < first)[:, 0]  # a value that is not finite does not pass
+        passed = torch.nonzero(log_uniforms(chains) < first)[:, 0]  # a value that is not finite does not pass
         if len(passed):
             promoted += len(passed)
             there = solver(proposal[passed])
             second = (cheap_there[passed] - there) - (approximate[passed] - exact[passed])
-            taken = uniforms(len(passed)) < second
+            taken = log_uniforms(len(passed)) < second
             accepted += int(taken.sum())
             moved = passed[taken]
             z = z.clone()
@@ -106,4 +106,7 @@ def effective_samples(z: Tensor) -> Tensor:
     pairs = correlation[: steps - steps % 2].reshape(steps // 2, 2, -1).sum(1)
     kept = (pairs > 0).long().cumprod(0)
     time = 2 * (pairs * kept).sum(0) - 1
+    # Chains that swing from side to side have a short time, which may come out as zero or less. The bound is after
+    # Stan, where N draws count for at most N log₁₀ N. With the 10 it is never above 1, the time of independent draws,
+    # however few the steps are.
     return chains * steps / time.clamp_min(1 / math.log10(steps + 10))

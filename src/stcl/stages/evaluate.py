@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from stcl import problems
-from stcl.operators.build import build_surrogate
+from stcl.operators.build import trained_surrogate
 from stcl.runtime import checkpoint, devices, stores
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.ending import end
@@ -47,9 +47,8 @@ def evaluate(run: Path, test: HeldOut, device: torch.device) -> None:
     record = json.loads(run.read_text())
     spec = TrainSpec.model_validate(record["spec"])
     problem = problems.load(spec.problem, **spec.options)
-    surrogate = build_surrogate(problem.layout, spec.network)
-    surrogate.load_state_dict(checkpoint.load_weights(run.with_name("weights.pt"), record))
-    surrogate.to(device)
+    weights = checkpoint.load_weights(run.with_name("weights.pt"), record)
+    surrogate = trained_surrogate(problem.layout, spec.network, weights).to(device)
     a, u, v, w = (test.arrays[name] for name in "auvw")
     field = field_errors(surrogate, a, u).cpu().numpy()
     jacobian = jacobian_errors(surrogate, a, v, w).cpu().numpy()

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from stcl import inverse, problems
-from stcl.operators.build import build_surrogate
+from stcl.operators.build import trained_surrogate
 from stcl.problems.base import SolveError
 from stcl.runtime import checkpoint, devices, stores
 from stcl.runtime.allocator import keep_heap
@@ -217,9 +217,8 @@ def record(
     for run in runs:
         record = json.loads(run.read_text())
         trained = TrainSpec.model_validate(record["spec"])
-        surrogate = build_surrogate(problem.layout, trained.network)
-        surrogate.load_state_dict(checkpoint.load_weights(run.with_name("weights.pt"), record))
-        model = SurrogateModel(problem, surrogate.to(device))
+        weights = checkpoint.load_weights(run.with_name("weights.pt"), record)
+        model = SurrogateModel(problem, trained_surrogate(problem.layout, trained.network, weights).to(device))
         name = "/".join(run.parts[-6:-1])
         measured[name] = measure(reference, model, solver)
         summary[name] = medians(measured[name], outside, reached)

@@ -19,7 +19,7 @@ from stcl.runtime import devices
 from stcl.runtime.allocator import keep_heap
 from stcl.runtime.ending import end
 from stcl.runtime.stores import StoreError, write_json
-from stcl.stages.train import build_trainer
+from stcl.stages.train import Inputs, build_trainer
 from stcl.study.specs.timing import TimingSpec
 
 
@@ -28,7 +28,7 @@ def epoch_seconds(
 ) -> dict[str, dict[str, Any]]:
     """The median seconds of an epoch and the number of epochs in the whole budget, for each cell."""
     trainers = {
-        path: build_trainer(cell, train, val, bank if cell.method == "offline_di" else None, device)
+        path: build_trainer(cell, Inputs(train, val, bank if cell.method == "offline_di" else None), device)
         for path, cell in spec.cells.items()
     }
     seconds: dict[str, list[float]] = {path: [] for path in trainers}

@@ -17,14 +17,15 @@ import importlib
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stcl import problems
 from stcl.core.errors import EquationError
-from stcl.core.seeds import stream_seed
 from stcl.core.version import __version__
 from stcl.losses.data import DataLoss
 from stcl.operators.build import build_surrogate
@@ -36,6 +37,7 @@ from stcl.runtime.ending import end
 from stcl.runtime.progress import Progress
 from stcl.runtime.stopping import EXIT_CODE, Stopped, StopSignals
 from stcl.stages.methods import Setup
+from stcl.stages.seeds import stream_seed
 from stcl.stages.trainer import Diverged, Pairs, Trainer
 from stcl.study.specs.train import TrainSpec
 
@@ -44,48 +46,67 @@ SAVE_SECONDS = 1.0  # shortest time between two saved states
 SAVE_SHARE = 0.02
 
 
-def train_cell(
-    spec: TrainSpec,
-    train: Path,
-    val: Path,
-    bank: Path | None,
-    out: Path,
-    work: Path,
-    code: str,
-    device: torch.device,
-    val_bank: Path | None = None,
-    stored: Path | None = None,
-    tuning: bool = False,
-) -> None:
-    """Trains the cell that `spec` describes on the given manifests. It resumes if an earlier attempt left its state.
+@dataclass(frozen=True)
+class Inputs:
+    """The manifests of what a cell is trained with. Only offline DI needs `bank`, and only jacobian_every `val_bank`.
 
     `stored` is the manifest of the train bank, there or not. Its tangents only put the equation of sTCL to the test.
+    """
+
+    train: Path
+    val: Path
+    bank: Path | None = None
+    val_bank: Path | None = None
+    stored: Path | None = None
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The content hashes of what the numbers of the training depend on."""
+        paths = {"train": self.train, "val": self.val, "bank": self.bank, "val_bank": self.val_bank}
+        return {name: stores.read_manifest(path)["content"] for name, path in paths.items() if path is not None}
+
+
+def train_cell(
+    spec: TrainSpec, inputs: Inputs, out: Path, work: Path, code: str, device: torch.device, tuning: bool = False
+) -> None:
+    """Trains the cell that `spec` describes on the given inputs. It resumes if an earlier attempt left its state.
+
     With `tuning` a divergence is a result like any other; without it, `Diverged` is raised.
     """
-    contents = {
-        name: stores.read_manifest(path)["content"]
-        for name, path in _given(train=train, val=val, bank=bank, val_bank=val_bank)
-    }
+    contents = inputs.contents
     if spec.method == "stcl":
         # It refuses or passes and changes no number. Loaded by name, its code makes no training stale.
-        importlib.import_module("stcl.stages.equation_check").check(spec, train, stored)
+        importlib.import_module("stcl.stages.equation_check").check(spec, inputs.train, inputs.stored)
     state_path = work / stores.job_key(spec.canonical(), code, *contents.values()) / "state.pt"
-    trainer = build_trainer(spec, train, val, bank, device, val_bank)
+    trainer = build_trainer(spec, inputs, device)
     if state_path.exists():
         trainer.load_state_dict(checkpoint.load(state_path))
         print(f"resumed after epoch {trainer.epoch} from {state_path}", flush=True)
+    diverged = _run_epochs(trainer, spec, state_path, tuning)
+    if trainer.ended == "early":
+        print(
+            f"ended early after epoch {trainer.epoch} of {spec.training.epochs}: the learning rate is at its minimum, "
+            f"and the best checkpoint is that of epoch {trainer.best_epoch}",
+            flush=True,
+        )
+    checkpoint.save(out.with_name("weights.pt"), trainer.best_weights)
+    write_history(out.with_name("history.csv"), trainer.history)
+    made_from = {"spec": spec.json_dict(), "version": __version__, "code": code, "contents": contents}
+    stores.write_json(out, made_from | _result(trainer, diverged, device))
+
+
+def _run_epochs(trainer: Trainer, spec: TrainSpec, state_path: Path, tuning: bool) -> Diverged | None:
+    """Runs the epochs that are left, and saves the state as it goes. The result is the divergence of a tuning cell."""
     title = f"{spec.problem} N={spec.n_train} {spec.method} seed {spec.seed}"
     epochs, next_save = spec.training.epochs, time.monotonic() + SAVE_SECONDS
-    diverged: Diverged | None = None
     with Progress(title, epochs, "epoch", trainer.epoch) as progress, StopSignals() as stop:
         while not trainer.ended:
             try:
                 trainer.run_epoch()
             except Diverged as error:
                 if tuning:
-                    diverged = error
                     print(f"{error}. This λ will not be chosen", flush=True)
-                    break
+                    return error
                 kept = state_path.with_name("diverged.csv")
                 write_history(kept, trainer.history)
                 raise Diverged(f"{error}; the history up to here is in {kept}", error.epoch) from error
@@ -100,20 +121,13 @@ def train_cell(
                     f"stopped by {stopped_by} after epoch {trainer.epoch} of {epochs}; the state is saved in "
                     f"{state_path} and the same command continues from there"
                 )
-    if trainer.ended == "early":
-        print(
-            f"ended early after epoch {trainer.epoch} of {epochs}: the learning rate is at its minimum, and the best "
-            f"checkpoint is that of epoch {trainer.best_epoch}",
-            flush=True,
-        )
-    checkpoint.save(out.with_name("weights.pt"), trainer.best_weights)
-    write_history(out.with_name("history.csv"), trainer.history)
+    return None
+
+
+def _result(trainer: Trainer, diverged: Diverged | None, device: torch.device) -> dict[str, Any]:
+    """What the record says of a training that has ended, and of what it ran on."""
     best = trainer.history[trainer.best_epoch - 1] if trainer.best_epoch else {"val_mse": None, "val_relative": None}
-    record = {
-        "spec": spec.json_dict(),
-        "version": __version__,
-        "code": code,
-        "contents": contents,
+    result = {
         "weights": checkpoint.digest(trainer.best_weights),
         "epochs": trainer.epoch,
         "ended": "diverged" if diverged else trainer.ended,
@@ -129,16 +143,10 @@ def train_cell(
         "torch": torch.__version__,
         "passes": implementation(trainer.surrogate.mesh),
     }
-    stores.write_json(out, record | ({"diverged": diverged.epoch} if diverged else {}))
+    return result | ({"diverged": diverged.epoch} if diverged else {})
 
 
-def _given(**paths: Path | None) -> list[tuple[str, Path]]:
-    return [(name, path) for name, path in paths.items() if path is not None]
-
-
-def build_trainer(
-    spec: TrainSpec, train: Path, val: Path, bank: Path | None, device: torch.device, val_bank: Path | None = None
-) -> Trainer:
+def build_trainer(spec: TrainSpec, inputs: Inputs, device: torch.device) -> Trainer:
     """The trainer of the cell that `spec` describes, before its first epoch."""
     problem = problems.load(spec.problem, **spec.options)
 
@@ -146,7 +154,7 @@ def build_trainer(
         arrays = stores.read(manifest, samples)
         return torch.from_numpy(arrays["a"]).to(device), torch.from_numpy(arrays["u"]).to(device)
 
-    train_pairs, val_pairs = pairs(train, spec.n_train), pairs(val, None)
+    train_pairs, val_pairs = pairs(inputs.train, spec.n_train), pairs(inputs.val, None)
     # The same seed gives the same initial weights and batches for every method. All are drawn on the host.
     torch.manual_seed(spec.seed)
     surrogate = build_surrogate(problem.layout, spec.network).to(device)
@@ -161,12 +169,12 @@ def build_trainer(
         n_train=spec.n_train,
         seed=spec.seed,
         device=device,
-        bank=bank,
+        bank=inputs.bank,
         responses=train_pairs[1],
     )
     objective = importlib.import_module(f"stcl.stages.methods.{spec.method}").build(setup)
     seed = stream_seed(spec.seed, "batches")
-    jacobian_error = _jacobian_error(val_pairs[0], val_bank, device) if spec.training.jacobian_every else None
+    jacobian_error = _jacobian_error(val_pairs[0], inputs.val_bank, device) if spec.training.jacobian_every else None
     return Trainer(surrogate, objective, train_pairs, val_pairs, spec.training, seed, jacobian_error)
 
 
@@ -227,20 +235,9 @@ def main() -> None:
     spec = arguments.spec
     if arguments.decision is not None:
         spec = spec.model_copy(update={"lam": json.loads(arguments.decision.read_text())["lam"]})
+    inputs = Inputs(arguments.train, arguments.val, arguments.bank, arguments.val_bank, arguments.stored)
     try:
-        train_cell(
-            spec,
-            arguments.train,
-            arguments.val,
-            arguments.bank,
-            arguments.out,
-            arguments.work,
-            arguments.code,
-            device,
-            arguments.val_bank,
-            arguments.stored,
-            arguments.tuning,
-        )
+        train_cell(spec, inputs, arguments.out, arguments.work, arguments.code, device, arguments.tuning)
     except Stopped as stopped:
         print(stopped, flush=True)
         raise SystemExit(EXIT_CODE) from stopped

@@ -7,6 +7,11 @@ SELECTED = "selected"
 _PATH = re.compile(rf"([a-z][a-z0-9_-]*)/N(\d+)/([a-z_]+)/lam({SELECTED}|\d+(?:\.\d+)?(?:e[+-]\d+)?)/seed(\d+)")
 
 
+def written(lam: float) -> str:
+    """λ as a path has it, with at most six digits. A configuration with a λ of more digits is refused."""
+    return f"{lam:g}"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One training run. `lam` is a number, None for fno, or SELECTED where validation chooses it from a grid."""
@@ -20,7 +25,7 @@ class Cell:
     @property
     def path(self) -> str:
         """The cell's folder below `runs`. No λ is written as 0, a value that no derivative term has."""
-        lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else f"{self.lam:g}"
+        lam = "0" if self.lam is None else self.lam if isinstance(self.lam, str) else written(self.lam)
         return f"{self.block}/N{self.n_train}/{self.method}/lam{lam}/seed{self.seed}"
 
     @classmethod

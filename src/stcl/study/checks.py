@@ -7,6 +7,7 @@ from typing import Any
 from stcl import problems
 from stcl.losses import rule
 from stcl.losses.settings import Direct, FormSettings, JacobianPenalty, solvers_of
+from stcl.operators.settings import too_many_modes
 from stcl.study.inversions import InverseStudy
 from stcl.study.protocol import Training
 from stcl.study.schema import (
@@ -145,11 +146,8 @@ def _check_recording(where: str, form: FormSettings, training: Training) -> Iter
 def _check_modes(where: str, modes: int, grid: tuple[int, ...]) -> Iterator[str]:
     if len(grid) != 2:
         yield f"{where}: the network needs a layout with two axes, got {len(grid)}"
-    elif 2 * modes > grid[0] or modes > grid[1] // 2 + 1:
-        yield (
-            f"{where}: {modes} modes need a grid of at least {2 * modes} x {2 * modes - 2} nodes, "
-            f"got {' x '.join(map(str, grid))}; use fewer modes or a finer grid"
-        )
+    elif refusal := too_many_modes(modes, grid):
+        yield f"{where}: {refusal}"
 
 
 def _check_lambda(where: str, chosen: Tuned, train_sizes: list[int], selection: str) -> Iterator[str]:

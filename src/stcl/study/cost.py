@@ -11,15 +11,16 @@ from typing import Any
 
 from stcl import problems
 from stcl.core.layout import Layout
+from stcl.core.settings import Settings
+from stcl.losses.settings import Krylov, KrylovTarget, OfflineDi, SolvedTarget, SpaceTime, Stcl, Stokes
 from stcl.operators.settings import Network
 from stcl.problems.base import Split
 from stcl.study.blocks import Block
 from stcl.study.cells import SELECTED, Cell
 from stcl.study.names import METHOD_NAMES
-from stcl.study.plan import Plan
+from stcl.study.plan import SPLITS, Plan
 
 FLOAT = 4  # bytes of a stored number
-SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class CostEstimate:
         seconds = rate.seconds[cell.method]
         if cell.method != "fno":
             chosen = getattr(block.settings.methods, cell.method)
-            steps = steps_of(getattr(chosen, "form", None))
+            steps = steps_of(chosen)
             if steps and rate.steps:
                 seconds *= self._solver_seconds(steps) / self._solver_seconds(rate.steps)
             judged, more = _batches(chosen, block)
@@ -115,15 +116,6 @@ class CostEstimate:
     def _solve_seconds(self, block: Block, kind: str, count: int) -> float | None:
         known = self.solvers.get(block.key, self.solvers.get(block.problem))
         return None if known is None else count * known[kind] * nodes(block) / known["nodes"]
-
-    @cached_property
-    def banks(self) -> list[tuple[str, Split]]:
-        """The dataset and split of every bank. There is one for test errors, and one where offline DI trains."""
-        blocks = self.plan.blocks.values()
-        trained = dict.fromkeys(block.dataset for block in blocks if block.settings.methods.offline_di)
-        found: list[tuple[str, Split]] = [(dataset, "test") for dataset in self.plan.datasets]
-        watched = {block.dataset: None for block in blocks if block.settings.training.jacobian_every}
-        return found + [(dataset, "train") for dataset in trained] + [(dataset, "val") for dataset in watched]
 
     # -- disk -----------------------------------------------------------------------------------------------------
 
@@ -181,7 +173,7 @@ class CostEstimate:
         cells = [c for c in self.plan.cells.values() if self.plan.blocks[c.block].key == problem]
         datasets = [name for name, block in self.plan.datasets.items() if block.key == problem]
         data = [(dataset, split) for dataset in datasets for split in SPLITS]
-        banks = [(dataset, split) for dataset, split in self.banks if dataset in datasets]
+        banks = [(dataset, split) for dataset, split in self.plan.banks if dataset in datasets]
         solver = [self.data_seconds(*d) for d in data] + [self.bank_seconds(*b) for b in banks]
         return {
             "problem": problem,
@@ -223,26 +215,30 @@ def measured_rates(plan: Plan, timings: dict[str, dict[str, Any]]) -> dict[str, 
             cell = Cell.parse(path)
             seconds[cell.method] = measured["epoch_seconds"] / ceil(cell.n_train / block.settings.training.batch)
             chosen = getattr(block.settings.methods, cell.method)
-            q[cell.method], batches[cell.method] = getattr(chosen, "q", 0), _batches(chosen, block)
-        form = getattr(block.settings.methods.stcl, "form", None)
-        steps, batch = steps_of(form), block.settings.training.batch
+            q[cell.method] = chosen.q if isinstance(chosen, OfflineDi | Stcl) else 0
+            batches[cell.method] = _batches(chosen, block)
+        steps, batch = steps_of(block.settings.methods.stcl), block.settings.training.batch
         rates[problem] = Rate(seconds, batch, q, nodes(block), steps, f"measured on {timing['device']}", batches)
     return rates
 
 
-def _batches(chosen: Any, block: Block) -> tuple[float, float]:
+def _batches(chosen: Settings, block: Block) -> tuple[float, float]:
     """The inputs of an update at which tangents are judged, and those without labels, in batches of labelled ones."""
-    inputs = getattr(chosen, "inputs", "labelled")
-    if inputs == "labelled":
+    if not isinstance(chosen, Stcl) or chosen.inputs == "labelled":
         return 1.0, 0.0
     batch = block.settings.training.batch
     more = (chosen.unlabelled_batch or batch) / batch
-    return more + (1.0 if inputs == "both" else 0.0), more
+    return more + (1.0 if chosen.inputs == "both" else 0.0), more
 
 
-def steps_of(form: Any) -> int | None:
-    """How many steps a form or its solver takes; None if there is no solver with steps."""
-    return getattr(form, "steps", None) or getattr(getattr(form, "solver", None), "steps", None)
+def steps_of(method: Settings | None) -> int | None:
+    """How many steps the solver behind the targets of a method takes; None if it has no solver with steps."""
+    form = method.form if isinstance(method, Stcl) else None
+    if isinstance(form, KrylovTarget):
+        return form.steps
+    if isinstance(form, SolvedTarget) and isinstance(form.solver, Krylov | SpaceTime | Stokes):
+        return form.solver.steps
+    return None
 
 
 def layout(block: Block) -> Layout:

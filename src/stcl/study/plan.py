@@ -7,7 +7,7 @@ configuration and nothing else, so that a change reruns exactly what it touches.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from stcl.problems.base import Split
 from stcl.study.blocks import Block, Blocks, derived, lam_of, untuned
@@ -20,6 +20,8 @@ from stcl.study.specs.data import DataSpec
 from stcl.study.specs.inverse import InverseReferenceSpec, InverseSpec
 from stcl.study.specs.timing import TimingSpec
 from stcl.study.specs.train import TrainSpec
+
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 class Plan(Blocks):

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from stcl.core.settings import Positive, PositiveFloat, Settings
 from stcl.losses.settings import FormSettings, OfflineDi, Stcl, Weighting
 from stcl.operators.settings import Network
+from stcl.study.cells import written
 from stcl.study.inversions import InverseStudy
 from stcl.study.protocol import Training
 
@@ -53,8 +55,18 @@ class Bank(Settings):
     )
 
 
+def _fits_into_a_path(lam: float) -> float:
+    """λ itself. Two of them that differ in later digits than a path has would be one cell."""
+    if float(written(lam)) != lam:
+        raise PydanticCustomError(
+            "digits", "the path of a cell has six digits of λ; write {rounded}", {"rounded": written(lam)}
+        )
+    return lam
+
+
+OneLambda = Annotated[PositiveFloat, AfterValidator(_fits_into_a_path)]
 Lambda = Annotated[
-    Annotated[PositiveFloat, Tag("one")] | Annotated[dict[Positive, PositiveFloat], Tag("by_size")],
+    Annotated[OneLambda, Tag("one")] | Annotated[dict[Positive, OneLambda], Tag("by_size")],
     Discriminator(lambda value: "by_size" if isinstance(value, dict) else "one"),
 ]
 
@@ -68,7 +80,7 @@ class Tuned(Settings):
         description="ratio λ of the derivative loss to the data loss that the weighting aims at: one number for all N, "
         "or one for each N; it can be left out only where validation chooses λ from `lambda_grid`",
     )
-    lambda_grid: list[PositiveFloat] | None = Field(
+    lambda_grid: list[OneLambda] | None = Field(
         None,
         description="values of λ from which `selection: validation` chooses; it has no effect with `selection: fixed`, "
         "and if it is left out, λ is `lambda`",
@@ -187,7 +199,7 @@ class MinresIterations(Settings):
     problem: Name = Field("helmholtz", description="a problem of this file whose sTCL form is `krylov_target`")
     n_train: Positive = Field(description="the training size N")
     steps: list[Positive] = Field(description="values of m; sTCL is trained with each of them", min_length=1)
-    lam: PositiveFloat = Field(alias="lambda", description="the λ that every m is trained with")
+    lam: OneLambda = Field(alias="lambda", description="the λ that every m is trained with")
 
 
 class SketchCount(Settings):
@@ -200,7 +212,7 @@ class SketchCount(Settings):
     q: list[Annotated[int, Field(ge=0)]] = Field(
         description="sketch counts q, the directions per update; 0 trains on data alone", min_length=1
     )
-    lam: PositiveFloat = Field(alias="lambda", description="the λ that every q and grid is trained with")
+    lam: OneLambda = Field(alias="lambda", description="the λ that every q and grid is trained with")
     runtime_grid: Positive = Field(description="the one of `grids` whose run times are measured")
     first_epoch: Positive = Field(26, description="first epoch that counts in the mean of the gradient variances")
 
@@ -209,7 +221,7 @@ class Forms(Settings):
     """Other forms of the sTCL loss of a problem. They have the data, network and budget of the main tables."""
 
     n_train: Positive = Field(description="the training size N, which must be among the problem's `train_sizes`")
-    lam: PositiveFloat = Field(alias="lambda", description="the λ that every form is trained with")
+    lam: OneLambda = Field(alias="lambda", description="the λ that every form is trained with")
     weighting: Weighting | None = Field(
         None,
         description="how the derivative loss of every form is weighted; if left out, the settings of the problem's "
@@ -228,7 +240,7 @@ class ConditioningAblation(Settings):
     """
 
     n_train: Positive = Field(description="the training size N, which must be among the problem's `train_sizes`")
-    lam: PositiveFloat | None = Field(
+    lam: OneLambda | None = Field(
         None,
         alias="lambda",
         description="the λ that every form is trained with; if left out, it is that of the problem's method stcl at "
@@ -244,7 +256,7 @@ class ConditioningAblation(Settings):
 class BeyondLoss(Stcl):
     """One of the losses that are compared."""
 
-    lam: PositiveFloat | None = Field(
+    lam: OneLambda | None = Field(
         None,
         alias="lambda",
         description="the λ of this loss; if left out, it is that of sTCL. A target is matched as a stored tangent is, "
@@ -271,7 +283,7 @@ class Beyond(Settings):
         "of paths; what is left out is as in the problem's method stcl, which is trained without them, too",
         min_length=1,
     )
-    lam: PositiveFloat | None = Field(
+    lam: OneLambda | None = Field(
         None,
         alias="lambda",
         description="the λ of all methods at all N; if left out, it is that of the problem's methods at their N, "

@@ -8,11 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stcl.reporting.figures import command
-from stcl.reporting.figures.style import COLOURS, log_scale, plt
+from stcl.reporting.figures.style import COLOURS, ERRORS, MARKERS, log_scale, plt
 from stcl.study.names import METHOD_NAMES, problem_name
-
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"}
 
 Rows = list[dict[str, str]]
 

@@ -10,11 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatterMathtext
 
 from stcl.reporting.figures import command
-from stcl.reporting.figures.style import COLOURS, log_scale, plt
+from stcl.reporting.figures.style import COLOURS, ERRORS, MARKERS, log_scale, plt
 from stcl.study.names import METHOD_NAMES, problem_name
-
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"}
 
 Rows = list[dict[str, str]]
 

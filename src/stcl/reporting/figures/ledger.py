@@ -11,12 +11,10 @@ from matplotlib.lines import Line2D
 
 from stcl.reporting.costs import Cost, store_cost
 from stcl.reporting.figures import command
-from stcl.reporting.figures.style import COLOURS, log_scale, plt
+from stcl.reporting.figures.style import COLOURS, ERRORS, MARKERS, log_scale, plt
 from stcl.study.names import METHOD_NAMES, problem_name
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 COSTS = {"solves": "PDE solves", "seconds": "Seconds", "gigabytes": "Stored data, GB"}
-ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"}
 
 
 def total_costs(ledgers: dict[Path, dict[str, Any]], wallclock: list[dict[str, str]]) -> dict[tuple[str, str], Cost]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from stcl import problems
 from stcl.core.layout import Layout
-from stcl.operators.build import build_surrogate
+from stcl.operators.build import trained_surrogate
 from stcl.operators.settings import Network
 from stcl.reporting.figures import command
 from stcl.reporting.figures.style import plt
@@ -64,8 +64,8 @@ def draw(spec: dict[str, Any], inputs: list[Path]) -> Figure:
 
 
 def _predict(run: Path, record: dict, layout: Layout, a: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    surrogate = build_surrogate(layout, Network.model_validate(record["spec"]["network"]))
-    surrogate.load_state_dict(checkpoint.load_weights(run.with_name("weights.pt"), record))
+    weights = checkpoint.load_weights(run.with_name("weights.pt"), record)
+    surrogate = trained_surrogate(layout, Network.model_validate(record["spec"]["network"]), weights)
     with torch.no_grad():
         u, w = surrogate.value_and_tangents(torch.from_numpy(a), torch.from_numpy(v))
     return layout.score(u).numpy(), layout.score(w).numpy()

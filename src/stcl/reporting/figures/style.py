@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 COLOURS = {"fno": "#7f7f7f", "stcl": "#d55e00", "offline_di": "#0072b2"}  # they differ without colour vision, too
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+ERRORS = {"field_error": "Field error, %", "jacobian_error": "Jacobian error, %"}  # the test errors as axes name them
 SERIES = ("#1b6ca8", "#2a9d8f", "#e09f3e", "#9e2a2b", "#6a4c93")  # colours of what is not a method
 
 plt.rcParams.update(

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from stcl import problems
-from stcl.core.canonical import canonical
 from stcl.core.version import __version__
 from stcl.reporting.report.parts import Grid, Heading, Part, Text
 from stcl.reporting.variants import differences
+from stcl.study.canonical import canonical
 from stcl.study.names import METHOD_NAMES, problem_name
 
 ABOUT = (

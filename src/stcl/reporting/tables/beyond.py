@@ -1,6 +1,5 @@
 """The table `beyond` sets sTCL without labels beside what more labelled samples would do in the same time."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,9 +9,9 @@ from statistics import fmean, linear_regression
 from typing import Any
 
 from stcl.reporting.costs import Cost, store_cost
-from stcl.reporting.runs import Run, read_runs
+from stcl.reporting.runs import Run, records_among, runs_among
 from stcl.reporting.tables import command
-from stcl.reporting.tables.estimate import Estimate, percent, shown_lambda
+from stcl.reporting.tables.estimate import ERRORS, Estimate, percent, shown_lambda
 from stcl.reporting.tables.render import Table
 from stcl.reporting.tables.timing import timed
 from stcl.study.cells import Cell
@@ -28,7 +27,6 @@ CAPTION = (
     "solved for while training and thrown away; their time is part of the training's. Same time: the N at which FNO / "
     "offline DI would take as many seconds, linear in N through those that were timed."
 )
-QUANTITIES = ("field_error", "jacobian_error")
 HEADER = ["Problem", "Method", "N", "λ", "Field error", "Jacobian error", "Seconds", "of them labels"]
 HEADER += ["Solves", "Storage, GB", "Targets", "Same time"]
 CONTROLS = ("fno", "offline_di")  # what more labelled samples are given to
@@ -61,7 +59,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     """The table has a line for each block, N and method. Nothing is published to stand beside."""
     rows = read(spec, inputs)
     sizes = {row: same_time(rows, row) for row in rows if row.cell.method == "stcl"}
-    tidy = [_tidy(row, quantity, sizes.get(row, {})) for row in rows for quantity in QUANTITIES]
+    tidy = [_tidy(row, quantity, sizes.get(row, {})) for row in rows for quantity in ERRORS]
     return Table(CAPTION, tidy, HEADER, [_shown(row, sizes.get(row, {})) for row in rows])
 
 
@@ -71,7 +69,7 @@ def read(spec: dict[str, Any], inputs: list[Path]) -> list[Row]:
     `spec["problems"]` has the dataset of each problem, and `spec["cells"]` the problem and loss of each path without
     its seed.
     """
-    records = {path: json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()}
+    records = records_among(inputs)
     seconds = _epoch_seconds(record for record in records.values() if "cells" in record)
     ledgers = {
         (path.parts[-3], path.parts[-2], path.name.partition(".")[0]): record
@@ -79,7 +77,7 @@ def read(spec: dict[str, Any], inputs: list[Path]) -> list[Row]:
         if "cells" not in record
     }
     found = []
-    for key, grouped in groupby(read_runs([p for p in inputs if p.suffix != ".json"]), _without_seed):
+    for key, grouped in groupby(runs_among(inputs), _without_seed):
         runs, (problem, loss) = list(grouped), spec["cells"][key]
         found.append(_row(runs, problem, loss, spec["problems"][problem], ledgers, seconds))
     return found
@@ -102,7 +100,7 @@ def _row(runs: list[Run], problem: str, loss: str, dataset: str, ledgers: dict[A
         problem,
         cell,
         loss,
-        {quantity: percent(runs, quantity) for quantity in QUANTITIES},
+        {quantity: percent(runs, quantity) for quantity in ERRORS},
         label_cost(ledgers, dataset, cell),
         epochs * seconds.get(timed(cell), nan),
         fmean(targets) if targets else nan,

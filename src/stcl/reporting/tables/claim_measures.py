@@ -8,7 +8,8 @@ from math import hypot, isnan, nan
 from statistics import correlation, linear_regression
 
 from stcl.reporting.tables.claim_rules import Values
-from stcl.reporting.tables.evidence import ERRORS, Evidence
+from stcl.reporting.tables.estimate import ERRORS
+from stcl.reporting.tables.evidence import Evidence
 from stcl.reporting.tables.variance_share import variance_share
 from stcl.study.names import METHOD_NAMES, problem_name
 
@@ -77,12 +78,15 @@ def first_steps(evidence: Evidence) -> Values:
 
 
 def settled(evidence: Evidence) -> Values:
-    """The difference of the errors of m = 5 and of the largest m, in combined standard deviations over seeds."""
-    names = [("minres_iterations", m) for m in (5, _largest_steps(evidence, above=5))]
+    """The difference of the errors of m = 5 and of every larger m, in combined standard deviations over seeds."""
+    _largest_steps(evidence, above=5)
     found = {}
-    for quantity in ERRORS:
-        few, many = (evidence.mean(*name, quantity) for name in names)
-        found[WORDS[quantity]] = _divided(abs(few - many), hypot(*(evidence.deviation(*n, quantity) for n in names)))
+    for larger in [m for m in evidence.keys("minres_iterations") if m > 5]:
+        names = [("minres_iterations", m) for m in (5, larger)]
+        for quantity in ERRORS:
+            few, many = (evidence.mean(*name, quantity) for name in names)
+            deviation = hypot(*(evidence.deviation(*name, quantity) for name in names))
+            found[f"{WORDS[quantity]}, m = {larger}"] = _divided(abs(few - many), deviation)
     return found
 
 
@@ -111,15 +115,31 @@ def one_direction(quantity: str, evidence: Evidence) -> Values:
     }
 
 
-def ends(quantity: str, evidence: Evidence) -> Values:
-    """The error on the coarsest and on the finest grid, for each q of at least 1."""
+def by_grid(quantity: str, evidence: Evidence) -> Values:
+    """The error on each grid, from the coarsest to the finest, for each q of at least 1."""
     grids = evidence.keys("sketch_resolution", at_least=2)
     return {
-        f"{end}, q = {q}": evidence.mean("sketch_resolution", grids[place], q, quantity)
-        for end, place in (("coarsest", 0), ("finest", -1))
+        f"{grid}², q = {q}": evidence.mean("sketch_resolution", grid, q, quantity)
+        for grid in grids
         for q in _counts(evidence, "sketch_resolution", grids)
         if q > 0
     }
+
+
+def lowest(quantity: str, evidence: Evidence) -> Values:
+    """The error with the largest q over the lowest one, on each grid. The label has the q of the lowest error."""
+    grids = evidence.keys("sketch_resolution")
+    counts = [q for q in _counts(evidence, "sketch_resolution", grids) if q > 0]
+    if len(counts) < 2:
+        evidence.lack("sketch_resolution: q above 1")
+        return {}
+    found = {}
+    for grid in grids:
+        errors = {q: evidence.mean("sketch_resolution", grid, q, quantity) for q in counts}
+        best = min(errors, key=lambda q: errors[q])
+        known = not any(map(isnan, errors.values()))
+        found[f"{grid}², q = {best}"] = _divided(errors[max(counts)], errors[best]) if known else nan
+    return found
 
 
 def linear_time(evidence: Evidence) -> Values:

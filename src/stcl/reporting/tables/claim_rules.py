@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isnan
 
 from stcl.reporting.tables.evidence import Evidence
@@ -69,15 +70,15 @@ TWICE = Criterion(
     lambda ours, theirs: max(ours.values()) <= FACTOR * max(theirs.values()),
 )
 OFFLINE_DI_ABOVE = Criterion("offline DI is above sTCL", lambda ours, theirs: ours["Offline DI"] > ours["sTCL"])
-HIGHER_ON_FINEST = Criterion(
-    "higher for each q",
-    lambda ours, theirs: all(
-        ours[label.replace("coarsest", "finest")] > error
-        for label, error in ours.items()
-        if label.startswith("coarsest")
-    ),
-)
+RISES = Criterion("higher on each finer grid, for each q", lambda ours, theirs: _rises(ours))
 LINEAR = Criterion("R² of at least 0.99", lambda ours, theirs: ours["R²"] >= 0.99)
+
+
+def _rises(values: Values) -> bool:
+    """Whether the values "<grid>, q = <q>" rise from grid to grid, in their order, for each q."""
+    counts = {label.partition(", ")[2] for label in values}
+    by_count = [[value for label, value in values.items() if label.partition(", ")[2] == q] for q in counts]
+    return all(coarse < fine for errors in by_count for coarse, fine in pairwise(errors))
 
 
 def above(limit: float, words: str) -> Criterion:
@@ -117,10 +118,11 @@ def span(form: str, unit: str = "") -> Callable[[Values], str]:
     return text
 
 
-def coarsest_and_finest(values: Values) -> str:
-    """The ranges over q on both grids."""
-    ends = {end: {k: v for k, v in values.items() if k.startswith(end)} for end in ("coarsest", "finest")}
-    return ", ".join(f"{span('.2f', ' %')(of)} ({end})" for end, of in ends.items() if of)
+def by_grid(values: Values) -> str:
+    """The range over q on each grid."""
+    grids = dict.fromkeys(label.partition(", ")[0] for label in values)
+    ranges = {grid: {k: v for k, v in values.items() if k.partition(", ")[0] == grid} for grid in grids}
+    return ", ".join(f"{span('.2f', ' %')(of)} ({grid})" for grid, of in ranges.items())
 
 
 def line(values: Values) -> str:

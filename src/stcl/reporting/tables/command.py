@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from stcl.reporting.runs import read_runs
+from stcl.reporting.runs import runs_among
 from stcl.reporting.tables.render import Table
 from stcl.study.names import problem_name
 
@@ -52,7 +52,7 @@ def finished(
 
 def _records_note(inputs: list[Path]) -> list[str]:
     """What the caption says if some trainings are not among the results of this folder but records."""
-    runs = [run for run in read_runs([path for path in inputs if path.suffix != ".json"]) if run.status == "done"]
+    runs = [run for run in runs_among(inputs) if run.status == "done"]
     kept = [run.record["version"] for run in runs if run.is_record]
     if not kept:
         return []

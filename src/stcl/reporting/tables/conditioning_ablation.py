@@ -1,14 +1,13 @@
 """The table `conditioning_ablation` shows forms of the sTCL loss with their condition numbers and their errors."""
 
-import json
 from itertools import groupby
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from stcl.reporting.runs import Run, read_runs
+from stcl.reporting.runs import Run, records_among, runs_among
 from stcl.reporting.tables import command
-from stcl.reporting.tables.estimate import percent, shown_lambda
+from stcl.reporting.tables.estimate import ERRORS, percent, shown_lambda
 from stcl.reporting.tables.render import Table
 from stcl.study.names import METHOD_NAMES, problem_name
 
@@ -21,7 +20,6 @@ CAPTION = (
     "does not see them. These numbers are medians over a few states, from dense matrices on a smaller grid; — where a "
     "row has none. Test errors in percent, mean ± sample standard deviation over training seeds."
 )
-QUANTITIES = ("field_error", "jacobian_error")
 MEASURED = ("condition", "condition_all", "target_error")
 
 Number = float | str | None  # a word says why there is no number, None that there is none to have
@@ -29,9 +27,8 @@ Number = float | str | None  # a word says why there is no number, None that the
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
     """`inputs` are runs and records of the stage `conditioning`. `spec["forms"]` has what each block's form is."""
-    records = {path.stem: json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()}
-    runs = read_runs([path for path in inputs if path.suffix != ".json"])
-    found = [(block, method, list(members)) for (block, method), members in groupby(runs, _key)]
+    records = {path.stem: record for path, record in records_among(inputs).items()}
+    found = [(block, method, list(members)) for (block, method), members in groupby(runs_among(inputs), _key)]
     problems = {block: form["problem"] for block, form in spec["forms"].items()}
     measured = {block: measurement(records.get(form["measured"])) for block, form in spec["forms"].items()}
     order = list(dict.fromkeys(problems.get(block, block) for block, _, _ in found))
@@ -48,7 +45,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         form = spec["forms"][block] if method == "stcl" else {"name": "", "form": ""}
         numbers = measured[block] if method == "stcl" else (None, None, None)
         problem, n, lam = problems.get(block, block), members[0].cell.n_train, shown_lambda(members)
-        entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
+        entries = {quantity: percent(members, quantity) for quantity in ERRORS}
         shared = {"problem": problem, "n_train": n, "method": method, "name": form["name"], "form": form["form"]}
         shared |= {"lambda": lam}
         shared |= {key: x if isinstance(x, float) else "" for key, x in zip(MEASURED, numbers, strict=True)}

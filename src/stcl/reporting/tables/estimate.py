@@ -7,6 +7,8 @@ from statistics import fmean, stdev
 
 from stcl.reporting.runs import Run
 
+ERRORS = {"field_error": "Field error", "jacobian_error": "Jacobian error"}  # the test errors as tables name them
+
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float | None, float | None]:
     """The mean and the sample standard deviation. A single value has no deviation.

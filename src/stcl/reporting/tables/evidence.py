@@ -3,7 +3,6 @@
 A name is the path of a number in config/published.yaml, for example ("field_error", "diffusion", 128, "stcl").
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -11,15 +10,14 @@ from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-from stcl.reporting.runs import Run, read_runs
-from stcl.reporting.tables.estimate import Estimate, estimate, percent
+from stcl.reporting.runs import Run, records_among, runs_among
+from stcl.reporting.tables.estimate import ERRORS, Estimate, estimate, percent
 from stcl.reporting.tables.timing import training_seconds
 from stcl.reporting.tables.variance_share import mean_variance
 
 Name = tuple[str | int, ...]
 Number = tuple[float, float | None]  # mean and deviation over seeds
 
-ERRORS = ("field_error", "jacobian_error")
 VARIANCES = ("raw", "weighted", "total")
 TABLES = (*ERRORS, "wallclock", "minres_iterations", "sketch_resolution", "sketch_runtime", "gradient_variance")
 
@@ -95,8 +93,7 @@ def own_evidence(spec: dict[str, Any], inputs: list[Path], published: Evidence) 
         if value.values:
             numbers[name] = (nan if value.mean is None else value.mean, value.std)
 
-    runs = read_runs([path for path in inputs if path.suffix != ".json"])
-    for _, grouped in groupby(runs, lambda run: run.folder.parent):
+    for _, grouped in groupby(runs_among(inputs), lambda run: run.folder.parent):
         members = list(grouped)
         variant = variants.get(members[0].cell.block, {})
         for quantity in ERRORS:
@@ -108,8 +105,7 @@ def own_evidence(spec: dict[str, Any], inputs: list[Path], published: Evidence) 
         for name in _time_names(members[0], variant, spec.get("runtime_grid"), stands_for):
             group = members[0].cell.block if name[0] == "wallclock" else name[0]
             sources[name] = f"timing/{group}.json"
-    timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
-    for (block, method), seconds in training_seconds(timings).items():
+    for (block, method), seconds in training_seconds(list(records_among(inputs).values())).items():
         variant = variants.get(block, {})
         if "steps" in variant:
             numbers["minres_iterations", variant["steps"], "seconds"] = (seconds, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from stcl.reporting.runs import read_runs
 from stcl.reporting.tables import command
-from stcl.reporting.tables.estimate import percent, shown_lambda
+from stcl.reporting.tables.estimate import ERRORS, percent, shown_lambda
 from stcl.reporting.tables.render import Table
 from stcl.study.names import METHOD_NAMES, problem_name
 
@@ -14,7 +14,6 @@ CAPTION = (
     "Forms of the sTCL loss with the same data, network and budget: test errors in percent, mean ± sample standard "
     "deviation over training seeds. The first rows of each problem are those of the error tables."
 )
-QUANTITIES = ("field_error", "jacobian_error")
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
@@ -24,7 +23,7 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
         members = list(grouped)
         problem, n, lam = spec["variants"][block]["problem"], members[0].cell.n_train, shown_lambda(members)
         form = spec["variants"][block]["form"] if method == "stcl" else ""
-        entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
+        entries = {quantity: percent(members, quantity) for quantity in ERRORS}
         rows += [
             {"problem": problem, "n_train": n, "method": method, "form": form, "lambda": lam, "quantity": quantity}
             | entry.columns()

@@ -1,13 +1,12 @@
 """The table `minres_iterations` shows errors and cost against the Krylov steps m behind an sTCL target."""
 
-import json
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from stcl.reporting.runs import read_runs
+from stcl.reporting.runs import records_among, runs_among
 from stcl.reporting.tables import command
-from stcl.reporting.tables.estimate import MARKS, percent
+from stcl.reporting.tables.estimate import ERRORS, MARKS, percent
 from stcl.reporting.tables.render import Table
 from stcl.reporting.tables.timing import training_seconds
 from stcl.study.names import problem_name
@@ -17,7 +16,6 @@ CAPTION = (
     "{n_train}: test errors in percent, mean ± sample standard deviation over training seeds, and the seconds of one "
     "training (measured seconds of an epoch, alone on the machine, times the epochs of the budget)."
 )
-QUANTITIES = ("field_error", "jacobian_error")
 
 
 def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | None) -> Table:
@@ -27,15 +25,13 @@ def build(spec: dict[str, Any], inputs: list[Path], published: dict[str, Any] | 
     """
     ours = {"problem": spec["loaded"], "n_train": spec["n_train"]}
     numbers = command.numbers_made_for(published, "minres_iterations", ours)
-    timings = [json.loads(path.read_text()) for path in inputs if path.suffix == ".json" and path.exists()]
-    seconds = training_seconds(timings)
-    runs = read_runs([path for path in inputs if path.suffix != ".json"])
+    seconds = training_seconds(list(records_among(inputs).values()))
     rows, body = [], []
-    for block, grouped in groupby(runs, lambda run: run.cell.block):
+    for block, grouped in groupby(runs_among(inputs), lambda run: run.cell.block):
         members = list(grouped)
         m = spec["variants"][block]["steps"]
         theirs = numbers.get(m, {})
-        entries = {quantity: percent(members, quantity) for quantity in QUANTITIES}
+        entries = {quantity: percent(members, quantity) for quantity in ERRORS}
         time = seconds.get((block, members[0].cell.method))
         rows += [
             {"m": m, "quantity": quantity} | entry.columns() | {"seconds": "" if time is None else time}

@@ -112,7 +112,7 @@ def _claims(plan: Plan) -> TablePlan:
         spec["variants"] |= _variants(plan.sketch_blocks)
         spec |= {"first_epoch": studies.sketch_count.first_epoch, "runtime_grid": studies.sketch_count.runtime_grid}
     # A variant with the published settings stands for its problem, whose own settings may differ from them.
-    stands_for = {name: p for name, p in spec_of_variants(plan).items() if name == f"{p}_published"}
+    stands_for = {name: p for name, p in problems_of_variants(plan).items() if name == f"{p}_published"}
     blocks = [block for block in blocks if block.name not in stands_for.values()]
     timings = [group for group in timings if group not in stands_for.values()]
     spec["stands_for"] = stands_for
@@ -120,7 +120,7 @@ def _claims(plan: Plan) -> TablePlan:
     return TablePlan("claims", spec, tuple(plan.final_cells(blocks)), records, published=True)
 
 
-def spec_of_variants(plan: Plan) -> dict[str, str]:
+def problems_of_variants(plan: Plan) -> dict[str, str]:
     """The problem of each variant of a study."""
     return variants(plan.config.model_dump(mode="json", by_alias=True))
 

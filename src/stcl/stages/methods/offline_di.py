@@ -2,13 +2,13 @@
 
 import torch
 
-from stcl.core.seeds import stream_seed
 from stcl.losses.derivative_informed import DerivativeInformed
 from stcl.losses.settings import OfflineDi
 from stcl.losses.stored_tangents import StoredTangents
 from stcl.losses.weighting import RatioWeight
 from stcl.runtime import stores
 from stcl.stages.methods import Setup
+from stcl.stages.seeds import stream_seed
 
 
 def build(setup: Setup) -> DerivativeInformed:

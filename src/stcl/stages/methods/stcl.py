@@ -2,7 +2,6 @@
 
 import importlib
 
-from stcl.core.seeds import stream_seed
 from stcl.losses import forms
 from stcl.losses.data import Objective
 from stcl.losses.derivative_informed import DerivativeInformed
@@ -11,6 +10,7 @@ from stcl.losses.settings import Stcl
 from stcl.losses.sketched_tangents import SketchedTangents
 from stcl.losses.weighting import RatioWeight
 from stcl.stages.methods import Setup
+from stcl.stages.seeds import stream_seed
 
 
 def build(setup: Setup) -> Objective:

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from stcl.core.canonical import canonical
 from stcl.core.settings import Settings
+from stcl.study.canonical import canonical
 
 
 class Spec(Settings):

@@ -1,6 +1,6 @@
 """Seeds of streams differ from each other and from the cells' own."""
 
-from stcl.core.seeds import stream_seed
+from stcl.stages.seeds import stream_seed
 
 EXPECTED = 0xFBC78389359274E1  # the first 16 digits
 
