@@ -120,6 +120,22 @@ def test_examples_pass_in_silence(name):
         stcl.Equation(example.residual, a, example.solve(a))
 
 
+def test_samples_that_were_not_solved_are_named():
+    """Wherever they are. What stands out of the rounding of others is rounding, too, unless it moves u."""
+    example = load("darcy")
+    a = example.inputs(40, seed=1).double()
+    u = example.solve(a)
+    unsolved = u.clone()
+    unsolved[30:33] *= 3
+    message = r"3 of 40 \(30, 31, 32, counted from 0\): the worst is 0\.6\d? of \|u\| away"
+    with pytest.warns(stcl.EquationWarning, match=message):
+        stcl.Equation(example.residual, a, unsolved)
+    u[30:33] *= 1 + 1e-4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stcl.Equation(example.residual, a, u)
+
+
 @pytest.mark.parametrize("name", ["diffusion", "helmholtz", "allen_cahn", "navier_stokes"])
 def test_problems_of_the_paper_pass_in_silence(name):
     problem = problems.load(name, **OPTIONS[name])

@@ -28,6 +28,8 @@ ROW = 1e-9  # norms of the rows of A that are rounding, relative to the largest:
 SINGULAR = 1e-6  # singular values below it, relative to the largest, count as zero: a pressure has a free constant
 TANGENTS = 8  # stored tangents of each sample that are put into the equation
 LEFT = 0.5  # share of a smooth residual that a correction must remove, if its size is to say something
+LOOKED_AT = 1024  # pairs of which F alone is evaluated
+STANDS_OUT = 100.0  # |F| of a sample over the median, from which on it is looked at more closely
 STEP = 0.01  # of the difference of two responses, by which u is moved to see whether F has a slope there
 
 
@@ -138,6 +140,24 @@ def agreement(residual: Residual, layout: Layout, a: Tensor, u: Tensor) -> Agree
         sum(map(len, better)),
         _bend(smooth, u, a),
     )
+
+
+def unsolved(residual: Residual, layout: Layout, a: Tensor, u: Tensor) -> tuple[list[int], float]:
+    """The samples whose |F(u, a)| is far above the median of all, and the distance ‖d‖/‖u‖ of the worst of them.
+
+    `agreement` looks at few samples. A solver that did not converge for some others leaves such ones behind.
+    """
+    a, u = a[:LOOKED_AT], u[:LOOKED_AT]
+    smooth = Smooth(residual, layout, u[:SAMPLES], a[:SAMPLES])
+    few = zip(u.split(SAMPLES), a.split(SAMPLES), strict=True)
+    size = torch.cat([smooth.equations(*pairs).norm(dim=1) for pairs in few]).nan_to_num(math.inf)
+    found = torch.nonzero(size > STANDS_OUT * size.median())[:, 0].tolist()
+    if not found:
+        return [], 0.0
+    worst = int(size.argmax())
+    pair = u[worst : worst + 1], a[worst : worst + 1]
+    missing, _ = smooth.correction(*pair)(smooth.equations(*pair))
+    return found, float(missing.norm() / smooth.relative(pair[0]).norm())
 
 
 def distance_of(residual: Residual, layout: Layout, a: Tensor, u: Tensor) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stcl.core.errors import EquationError, EquationWarning
 from stcl.core.layout import Layout
-from stcl.tangent.data_check import SAMPLES, Agreement, Residual, agreement
+from stcl.tangent.data_check import SAMPLES, Agreement, Residual, agreement, unsolved
 from stcl.tangent.data_hypotheses import explanation
 
 Verdict = Literal["holds", "doubtful", "contradicted", "without slope"]
@@ -50,11 +50,11 @@ def check_data(residual: Residual, layout: Layout, a: Tensor, u: Tensor, advice:
     `advice` says how to go on anyway. What is returned is whether it holds.
     """
     with torch.no_grad():
-        a, u = a[:SAMPLES], u[:SAMPLES]
         found = agreement(residual, layout, a, u)
         judged = verdict(found)
         if judged == "holds":
-            return True
+            return _solved_everywhere(residual, layout, a, u)
+        a, u = a[:SAMPLES], u[:SAMPLES]
         if judged == "without slope":
             raise EquationError(
                 "residual(u, a) has no slope in u at the data: F(u + δ, a) and F(u − δ, a) are the same. Is it "
@@ -65,6 +65,22 @@ def check_data(residual: Residual, layout: Layout, a: Tensor, u: Tensor, advice:
     if judged == "contradicted" or meant is not None:
         raise EquationError(f"the data contradict residual(u, a) = 0: {said}")
     warnings.warn(f"residual(u, a) = 0 hardly holds at the data: {said}", EquationWarning, stacklevel=3)
+    return False
+
+
+def _solved_everywhere(residual: Residual, layout: Layout, a: Tensor, u: Tensor) -> bool:
+    """Doubt the samples that are far from solving an equation that holds for the others."""
+    samples, distance = unsolved(residual, layout, a, u)
+    if not samples or distance <= FAR:
+        return True
+    named = ", ".join(map(str, samples[:8])) + (", …" if len(samples) > 8 else "")
+    warnings.warn(
+        f"residual(u, a) = 0 holds at most samples, but not at {len(samples)} of {len(u)} ({named}, counted from 0): "
+        f"the worst is {distance:.2g} of |u| away from solving it. Did the solver converge there? Leave these samples "
+        f"out, or solve them again",
+        EquationWarning,
+        stacklevel=4,
+    )
     return False
 
 
