@@ -13,8 +13,11 @@ from stcl.core.errors import EquationError
 from stcl.core.infer_layout import GivenLayout, infer_layout, without_ones
 from stcl.core.interfaces import DiscreteEquation
 from stcl.tangent.data_verdict import check_data
+from stcl.tangent.operator import TangentOperator
 from stcl.tangent.residual_check import check_residual, widest
+from stcl.tangent.structure import random_signs
 from stcl.tangent.unknowns import INPUT_DEPENDENT, Unknowns, as_blocks, spread
+from stcl.tangent.wall_rows import PROBES, wall_factors
 
 ADVICE = (
     "Look at residual(u, a) of a few samples, node by node. A grid that is too coarse for u, or data of another "
@@ -84,6 +87,7 @@ class Equation:
         self.function, self.saddle, self.check = residual, saddle, check
         self._input_shape, self._response_shape = a.shape[1:], u.shape[1:]
         self._held: tuple[Tensor, Tensor] | None = None  # a mask of the nodes that are held, and their values
+        self._factors: Tensor | None = None  # of the equations, where those at walls have another size
         layout = infer_layout(u.shape[1:], a.shape[1:], time_axis, lengths, axes, fields)
         a = a.reshape(len(a), *without_ones(a.shape[1:]))
         u = u.reshape(len(u), *without_ones(u.shape[1:]))
@@ -98,6 +102,7 @@ class Equation:
         self._states = a, u
         if walls == "held" and self.unknowns.all_on_grid:
             self._held = held_values(self._evaluate, self.unknowns, u, a)
+        self._factors = self._wall_factors(u, a)
         if check:
             check_data(self._evaluate, self.layout, a, u, ADVICE)
 
@@ -106,13 +111,17 @@ class Equation:
         return f"Equation: {layout.in_words} from inputs of shape {layout.input_shape}, {unknowns} unknowns"
 
     def residual(self, u: Tensor, a: Tensor) -> Any:
-        """F(u, a) for u [B, *response_shape] and a [B, *input_shape] of the layout, which has no axes of length one."""
+        """F(u, a) for u [B, *response_shape] and a [B, *input_shape] of the layout, which has no axes of length one.
+
+        In a steady problem, equations at walls are brought to the size of those inside.
+        """
         if self._held is not None:
             nodes, values = self._held
             if nodes.device != u.device:  # the states may be elsewhere than the batches
                 nodes, values = self._held = nodes.to(u.device), values.to(u.device)
             u = torch.where(nodes, values.to(u.dtype), u)
-        return self._evaluate(u, a)
+        found = self._evaluate(u, a)
+        return found if self._factors is None else found * self._factors.to(found)
 
     def _evaluate(self, u: Tensor, a: Tensor) -> Any:
         """The given function in the layout's shapes, with no values held."""
@@ -120,6 +129,14 @@ class Equation:
         if isinstance(found, Tensor):
             return _squeezed(found)
         return _named(found)
+
+    def _wall_factors(self, u: Tensor, a: Tensor) -> Tensor | None:
+        """What the equations of a steady problem, in one block, are multiplied with."""
+        if self.layout.time_axis is not None or len(self.unknowns.sizes) > 1 or not self.unknowns.all_on_grid:
+            return None
+        operator = TangentOperator(self, u[0], a[0])
+        factors = wall_factors(operator.product(random_signs(operator, PROBES)), self.unknowns, self.layout)
+        return None if factors is None else self.unknowns.split(factors)
 
     def states(self, count: int) -> tuple[Tensor, Tensor]:
         """The first of the inputs and responses that the equation was given."""

@@ -231,6 +231,43 @@ def test_more_steps_are_taken_where_five_do_not_solve():
     assert any("not worth matching" in reason for reason in reasons)
 
 
+@pytest.mark.parametrize(
+    ("unknowns", "errors", "kept"),
+    [
+        (400, (0.01, 0.01, 0.01), True),
+        (401, (0.01, 0.01, 0.01), False),
+        (800, (0.2, 0.01, 0.01), True),
+        (801, (0.2, 0.01, 0.01), False),
+        (1000, (0.9, 0.8, 0.7), True),
+    ],
+)
+def test_an_inverse_is_kept_for_the_more_unknowns_the_more_steps_it_stands_for(unknowns, errors, kept):
+    found = rule.Findings(
+        unknowns=unknowns,
+        symmetry_defect=0.0,
+        metric=settings.FittedLaplacian(transforms=["sine"], weights=[1.0], shift=0.0),
+        lowest=-0.5,
+        nearest=0.1,
+        solver="minres",
+        target_errors=tuple(zip(rule.STEPS, errors, strict=True)),
+        direct_residual=1e-12,
+    )
+    form, _ = rule.with_kept_solver(found, rule.choose(found)[0])
+    assert isinstance(form, settings.SolvedTarget) == kept
+    # What is not assembled is not kept. Targets that no number of steps has solved are matched with a warning.
+    form, why = rule.with_kept_solver(dataclasses.replace(found, direct_residual=None), rule.choose(found)[0])
+    assert form.name == "krylov_target"
+    assert any("far off" in reason for reason in why) == (min(errors) > 0.1)
+
+
+def test_a_singular_operator_is_not_called_resonant():
+    """A pure Neumann problem: one of its eigenvalues is zero. Small ones of a definite operator are nothing to tell."""
+    found = rule.Findings(unknowns=9, symmetry_defect=0.0, metric=settings.FittedLaplacian(), lowest=0.0, nearest=1e-15)
+    assert [reason for reason in rule.choose(found)[1] if "A is singular" in reason]
+    definite = dataclasses.replace(found, lowest=0.01, nearest=0.01)
+    assert not [reason for reason in rule.choose(definite)[1] if "warning" in reason]
+
+
 @pytest.mark.parametrize("axes", [None, ("time", "place")])
 def test_a_problem_in_time_has_a_solved_target_whatever_its_axes_are_called(axes):
     found, form, reasons = chosen(fisher_kpp(nt=21, nx=24).equation(axes=axes))

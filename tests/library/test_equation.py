@@ -261,3 +261,40 @@ def test_values_with_a_block_of_their_own_stay_free():
     w[:, 0, 0] = 1.0
     _, along = torch.func.jvp(lambda x: stokes.residual(x, a), (u,), (w,))
     assert along.boundary.abs().max() == 1
+
+
+def rows_at_walls(wall: float):
+    """−Δu = a on 13 × 13 nodes with equations wall · u at the boundary."""
+
+    def residual(u, a):
+        inside = -equations.laplacian(u, 1 / 12) - a[:, 1:-1, 1:-1]
+        middle = torch.cat([wall * u[:, 1:-1, :1], inside, wall * u[:, 1:-1, -1:]], 2)
+        return torch.cat([wall * u[:, :1], middle, wall * u[:, -1:]], 1)
+
+    return residual
+
+
+@pytest.mark.parametrize("wall", [1.0, 12.0, 1e6])
+def test_equations_at_walls_have_the_size_of_those_inside(wall):
+    """A row of −Δ has the norm √20/h². Without the factor no Laplacian is found in A."""
+    u = equations.walled(6, 13, 13, axes=2)
+    a = torch.nn.functional.pad(-equations.laplacian(u, 1 / 12), (1, 1, 1, 1))
+    equation = stcl.Equation(rows_at_walls(wall), a, u)
+    off = u + 1 + equations.smooth(6, 13, 13).square()
+    plain, scaled = rows_at_walls(wall)(off, a), equation.residual(off, a)
+    ratio = scaled / plain
+    torch.testing.assert_close(ratio[:, 1:-1, 1:-1], torch.ones(6, 11, 11, dtype=torch.float64))
+    walls = torch.cat([ratio[:, 0], ratio[:, -1], ratio[:, 1:-1, 0], ratio[:, 1:-1, -1]], 1)
+    torch.testing.assert_close(wall * walls, torch.full_like(walls, 144 * 20**0.5), rtol=0.1, atol=0)
+    found = probe(equation)
+    assert found.tangent_class == "spd"
+    assert found.target_errors[-1][1] < 0.05
+
+
+def test_equations_at_walls_of_the_right_size_stay_as_they_are():
+    u = equations.walled(6, 13, 13, axes=2)
+    a = torch.nn.functional.pad(-equations.laplacian(u, 1 / 12), (1, 1, 1, 1))
+    residual = rows_at_walls(200.0)
+    equation = stcl.Equation(residual, a, u)
+    off = u + 1 + equations.smooth(6, 13, 13).square()
+    assert torch.equal(equation.residual(off, a), residual(off, a))

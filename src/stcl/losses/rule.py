@@ -36,7 +36,9 @@ RESONANT = 0.02  # smallest |eigenvalue| of MA, relative to the largest, of an o
 WORTH_MATCHING = 0.1  # largest error of a solved target that is worth matching
 WORTH_CORRECTING = 0.05  # largest change of solved responses by a Newton step that makes predictions better
 INITIAL = 2  # largest number of frames that an initial condition enters
-DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon: benchmarks/kept_solvers.py
+DIRECT = 400  # largest number of unknowns of an A whose kept inverse pays soon, if five steps would do, too, or none is
+# known: benchmarks/kept_solvers.py
+SINGULAR = 1e-10  # smallest |eigenvalue| of MA, relative to the largest, that is not rounding
 EXACT = 1e-6  # largest ‖g − A x‖/‖g‖ of a direct solve of an operator that is not singular
 CONSISTENT = 0.1  # largest share of the data's spread that a Newton step may move them by: 0.01 or less where frames
 # are close enough, 0.2 and more where they are not (the paper's Burgers residual)
@@ -170,12 +172,23 @@ def choose(found: Findings) -> tuple[FormSettings, list[str]]:
         form, reasons = solved or form, [*reasons, why]
     if kind == "parabolic" and isinstance(form, NormalizedResidual):
         reasons.append("the residual is taken relative to B v")
-    if found.nearest is not None and found.nearest < RESONANT:
-        reasons.append(
+    return form, [*reasons, *_near_singular(found, kind)]
+
+
+def _near_singular(found: Findings, kind: OperatorClass) -> Iterator[str]:
+    """Warnings of an A that is singular, or nearly so for some inputs. A definite one only has small eigenvalues."""
+    if found.nearest is None or kind != "indefinite":
+        return
+    if found.nearest < SINGULAR:
+        yield (
+            "warning: A is singular, as where a constant is free; add what fixes it to all equations, such as "
+            "u.mean(1, keepdim=True)"
+        )
+    elif found.nearest < RESONANT:
+        yield (
             f"warning: MA has an eigenvalue of {found.nearest:.1e} of the largest; near a resonance tangents are huge, "
             f"leave such samples out"
         )
-    return form, reasons
 
 
 def _in_time(found: Findings) -> tuple[SolvedTarget | None, str]:
@@ -215,18 +228,28 @@ def with_kept_solver(found: Findings, form: FormSettings) -> tuple[FormSettings,
     At the label A is the same at every update, so the solver keeps its inverse. It needs no metric, no symmetry and no
     class, which also serves operators that no Krylov method here fits.
     """
-    small = found.unknowns <= DIRECT and found.direct_residual is not None and found.direct_residual <= EXACT
-    if not small or found.saddle or found.march or not found.consistent:
-        return form, []
+    small = found.unknowns <= _largest_kept(found)
+    solved = found.direct_residual is not None and found.direct_residual <= EXACT
+    by_steps = any(error <= WORTH_MATCHING for _, error in found.target_errors)
+    if not (small and solved) or found.saddle or found.march or not found.consistent:
+        far_off = isinstance(form, KrylovTarget) and not by_steps
+        return form, ["warning: these targets are far off; SolvedTarget(solver=Direct()) has exact ones"] * far_off
     otherwise: Krylov | SpaceTime | None = None
     if isinstance(form, SolvedTarget) and isinstance(form.solver, SpaceTime):
         otherwise = form.solver
-    solved = any(error <= WORTH_MATCHING for _, error in found.target_errors)
-    if isinstance(found.metric, FittedLaplacian) and solved:
+    if isinstance(found.metric, FittedLaplacian) and by_steps:
         steps = form.steps if isinstance(form, KrylovTarget) else STEPS[-1]
         otherwise = Krylov(metric=found.metric, steps=steps, method=found.solver)
     reason = f"with labels exact targets are matched: A has {found.unknowns} unknowns, few enough to keep its inverse"
     return SolvedTarget(solver=Direct(otherwise=otherwise)), [reason]
+
+
+def _largest_kept(found: Findings) -> int:
+    """The number of unknowns up to which a kept inverse is taken. It grows with the steps that it stands for."""
+    if not found.target_errors:
+        return DIRECT
+    steps = next((m for m, error in found.target_errors if error <= WORTH_MATCHING), STEPS[-1])
+    return DIRECT * steps // STEPS[0]
 
 
 def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
