@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from stcl.core.batches import as_batch
 from stcl.core.infer_layout import without_ones
 from stcl.core.interfaces import DiscreteEquation, TargetForm
 from stcl.equation import Equation, check_batch, model_shapes
@@ -287,15 +288,11 @@ def _known_inputs(equation: DiscreteEquation) -> Tensor:
 def _tensors(model: Any, a: Any, u: Any) -> tuple[Tensor, Tensor | None]:
     """A batch as tensors of one type. What is none yet, a numpy array for example, goes to where the model is."""
     weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    if not isinstance(a, Tensor):
-        a = torch.as_tensor(a) if weight is None else torch.as_tensor(a).to(weight)
+    given = isinstance(a, Tensor)
+    a = as_batch("a", a)
+    a = a if given or weight is None else a.to(weight)
     if u is not None:
-        u = u.to(a.dtype) if isinstance(u, Tensor) else torch.as_tensor(u).to(a)
-    for name, x in (("a", a), ("u", a if u is None else u)):
-        if not x.is_floating_point() or x.ndim < 2:
-            raise ValueError(
-                f"expected {name} as a floating-point batch [B, ...], got {x.dtype} of shape {tuple(x.shape)}"
-            )
+        u = as_batch("u", u).to(a.dtype) if isinstance(u, Tensor) else as_batch("u", u).to(a)
     if u is not None and len(u) != len(a):
         raise ValueError(f"expected as many labels as inputs, got a {tuple(a.shape)} and u {tuple(u.shape)}")
     return a, u

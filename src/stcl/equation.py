@@ -1,5 +1,6 @@
 """An equation F(u, a) = 0 that is made from a residual function and a few states alone."""
 
+import math
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from stcl.core.batches import as_batch
 from stcl.core.errors import EquationError
 from stcl.core.infer_layout import GivenLayout, infer_layout, without_ones
 from stcl.core.interfaces import DiscreteEquation
@@ -20,8 +22,8 @@ from stcl.tangent.unknowns import INPUT_DEPENDENT, Unknowns, as_blocks, spread
 from stcl.tangent.wall_rows import PROBES, wall_factors
 
 ADVICE = (
-    "Look at residual(u, a) of a few samples, node by node. A grid that is too coarse for u, or data of another "
-    "discretisation, can be the reason, too. stcl.Equation(…, check=False) goes on anyway"
+    "Look at residual(u, a) of a few samples, node by node. A grid that is too coarse for u, data of another "
+    "discretisation, or noise in u can be the reason, too. stcl.Equation(…, check=False) goes on anyway"
 )
 
 
@@ -97,7 +99,7 @@ class Equation:
         try:
             self.unknowns = Unknowns(self._evaluate(u[:1], a[:1]), layout)
         except ValueError as error:
-            raise EquationError(f"{error}; leave out rows that only repeat boundary values, or give `fields`") from None
+            raise EquationError(f"{error}. {_advice(self._evaluate(u[:1], a[:1]), layout)}") from None
         self.layout = _scored(layout, self.unknowns)
         self._states = a, u
         if walls == "held" and self.unknowns.all_on_grid:
@@ -154,6 +156,23 @@ class Equation:
         return tuple(self._input_shape), tuple(self._response_shape)
 
 
+def _advice(residual: Any, layout: GivenLayout) -> str:
+    """What to do about a residual whose equations are not one for each response at each node."""
+    values = len(layout.responses) * math.prod(layout.grid)
+    missing = values - sum(block[0].numel() for block in as_blocks(residual))
+    if missing > 0:
+        return (
+            f"{missing} of {values} values of u have no equation. Only the first node of an axis, or the first and the "
+            f"last, may have none; give the others one, such as u − value, or give `fields`"
+        )
+    if missing < 0:
+        return (
+            f"There are {-missing} equations more than the {values} values of u; leave out those that only repeat "
+            f"boundary values, and add what fixes a free constant to the others, such as u.mean(1, keepdim=True)"
+        )
+    return "There are as many as values of u, in another shape: use that of u, or give `fields`"
+
+
 def model_shapes(equation: DiscreteEquation) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shapes of one input and one response as a model has them: those that were given, or else the layout's."""
     layout = equation.layout
@@ -208,11 +227,10 @@ def _scored(layout: GivenLayout, unknowns: Unknowns) -> GivenLayout:
 
 
 def _tensor(name: str, x: Any) -> Tensor:
-    x = torch.as_tensor(x)
-    if not x.is_floating_point() or x.ndim < 2:
-        raise EquationError(
-            f"expected {name} as a floating-point batch [samples, ...], got {x.dtype} of shape {tuple(x.shape)}"
-        )
+    try:
+        x = as_batch(name, x)
+    except ValueError as error:
+        raise EquationError(str(error)) from None
     if not torch.isfinite(x).all():
         raise EquationError(f"{name} has values that are not finite")
     return x.detach()

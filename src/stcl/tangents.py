@@ -36,12 +36,22 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
         )
     try:
         with _plain_attention():
-            return forward_mode.value_and_tangents(model, a, v.to(a))
-    except (RuntimeError, NotImplementedError) as error:
+            u, w = forward_mode.value_and_tangents(model, a, v.to(a))
+    except (RuntimeError, NotImplementedError, TypeError, AttributeError, IndexError) as error:
         with torch.no_grad():
-            model(a)  # what the model itself cannot do is its own error
+            _check_output(model, model(a))  # what the model itself cannot do is its own error
         along = v[0].expand_as(a) if v.ndim == a.ndim else v[:, 0]
         raise TangentError(_explained(model, error, ignores_input=_is_constant(model, a, along))) from error
+    _check_output(model, u)
+    return u, w
+
+
+def _check_output(model: Any, output: Any) -> None:
+    if not isinstance(output, Tensor):
+        raise TangentError(
+            f"{type(model).__name__} returns a {type(output).__name__} where one tensor is needed; take that from it, as "
+            f"in lambda a: model(a)[0]"
+        )
 
 
 @contextmanager
@@ -70,6 +80,8 @@ def jacobian_error(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor, trut
     with torch.no_grad():
         _, w = value_and_tangents(model, a, v)
         truth = _differences(truth, a, v, step) if callable(truth) else torch.as_tensor(truth)
+    if w.is_complex() or truth.is_complex():
+        raise ValueError("tangents are complex; give real and imaginary part as two fields, (B, 2, …)")
     if truth.shape != w.shape:
         raise ValueError(f"expected reference tangents of shape {tuple(w.shape)}, got {tuple(truth.shape)}")
     return relative_error(w, truth.to(w), batch_axes=2)
@@ -88,9 +100,15 @@ def _differences(solve: Callable[[Tensor], Any], a: Tensor, v: Tensor, step: flo
         length = torch.where(length > 1e-6 * length.max(), length, length.max())
         epsilon = step * torch.where(length > 0, length / size, 1.0)
         shift = epsilon.reshape(-1, *[1] * (a.ndim - 1)) * direction
-        change = torch.as_tensor(solve(a + shift)).double() - torch.as_tensor(solve(a - shift)).double()
+        change = _real(solve(a + shift)) - _real(solve(a - shift))
         columns.append(change / (2 * epsilon.reshape(-1, *[1] * (change.ndim - 1))))
     return torch.stack(columns, 1)
+
+
+def _real(u: Any) -> Tensor:
+    """A solver's responses in double precision. A complex one keeps its type, to be refused."""
+    u = torch.as_tensor(u)
+    return u if u.is_complex() else u.double()
 
 
 class ReverseTangents(nn.Module):

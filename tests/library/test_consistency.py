@@ -245,8 +245,10 @@ class Custom(nn.Module):
         (nn.Sequential(nn.Linear(17, 17), nn.Dropout(0.5)), r"draws random numbers .* model.eval\(\)"),
         (lambda a: a.detach() * 2, "tangents that are all zero: it ignores its input, or detaches it"),
         (lambda a: torch.ones_like(a), "tangents that are all zero"),
+        (lambda a: (2 * a, None), r"returns a tuple where one tensor is needed.*lambda a: model\(a\)\[0\]"),
+        (lambda a: {"u": 2 * a}, "returns a dict where one tensor is needed"),
     ],
-    ids=["custom function", "dropout", "detached", "constant"],
+    ids=["custom function", "dropout", "detached", "constant", "tuple", "dict"],
 )
 def test_models_without_tangents_are_explained(model, message):
     equation, a, u, _ = linear_equation()
@@ -290,6 +292,22 @@ def test_jacobian_error_of_inputs_whose_entries_differ_in_size():
     a, v = torch.tensor([[1e-3, 1e3], [2e-3, 3e3]]), torch.tensor([[1e-3, 0.0], [0.0, 1e3], [2e-3, 1e3]])
     error = stcl.jacobian_error(lambda a: a[:, 1:] / a[:, :1], a, v, lambda a: a[:, 1:] / a[:, :1])
     assert float(error.max()) < 1e-4
+
+
+def test_complex_fields_are_refused():
+    """They would lose their imaginary part on the way."""
+    equation, a, u, _ = linear_equation()
+    waves = lambda a: a * torch.exp(1j * a)  # noqa: E731
+    for compared in (
+        lambda: stcl.jacobian_error(waves, a, a[:2], waves),
+        lambda: stcl.jacobian_error(u.add, a, a, waves),
+    ):
+        with pytest.raises(ValueError, match="tangents are complex; give real and imaginary part as two fields"):
+            compared()
+    with pytest.raises(ValueError, match="u is complex; give real and imaginary part"):
+        stcl.TangentConsistency(equation)(nn.Linear(17, 17), a, u * 1j)
+    with pytest.raises(ValueError, match="the model's output has complex values"):
+        stcl.TangentConsistency(equation, form="residual")(waves, a, u)
 
 
 @pytest.mark.usefixtures("float64")
@@ -344,7 +362,7 @@ def test_a_metric_is_not_made_up():
         (nn.Linear(17, 17), (8, 17), (8, 16), {}, r"labels u of shape \(B, 17\), .* got \(8, 16\)"),
         (nn.Linear(33, 33), (8, 33), (8, 33), {}, r"got \(8, 33\). For another grid make another stcl.TangentCons"),
         (nn.Linear(17, 17), (8, 17), (7, 17), {}, r"as many labels as inputs, got a \(8, 17\) and u \(7, 17\)"),
-        (nn.Linear(17, 17), (17,), (17,), {}, r"a as a floating-point batch \[B, ...\], got torch.float32"),
+        (nn.Linear(17, 17), (17,), (17,), {}, r"a as a batch \[B, ...\], got shape \(17,\)"),
         (nn.Linear(17, 17), (8, 17), (8, 17), {"directions": torch.randn(4, 16)}, "directions of shape .* got"),
     ],
 )

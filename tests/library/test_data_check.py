@@ -194,6 +194,7 @@ NAGUMO, WAVES, HEAT = user_problems.fitzhugh_nagumo, user_problems.damped_helmho
         (ADR, lambda F: lambda u, a: F(u, 2 * a), "it holds for 0.5 a: a factor is wrong"),
         (ADR, lambda F: lambda u, a: F(u.transpose(-1, -2), a), "u is transposed"),
         (HEAT, lambda F: lambda u, a: F(u, a.flip(-1)), "the axis x runs backwards"),
+        (SCALARS, lambda F: lambda u, a: F(u, a) - F(0 * u, a), "it holds for u = 0: a source or a boundary value is"),
         (FISHER, lambda F: lambda u, a: F(u, a) - 2 * a[:, None] * u[:, 1:], "contradict"),  # the sign of the growth
         (WAVES, lambda F: lambda u, a: F(u, a) + 2 * 144 * u[..., 1:-1], "contradict"),  # the sign of −κ²u
         (SCALARS, lambda F: lambda u, a: F(u, a) + 2 * a[:, :1].exp() * bend(u), "contradict"),  # of the diffusion

@@ -161,7 +161,14 @@ def test_derivatives_are_right_in_any_unit(unit):
     ("a", "u", "options", "message"),
     [
         (torch.randn(3, N), torch.randn(2, N), {}, "as many inputs as responses"),
-        (torch.randn(N), torch.randn(N), {}, r"floating-point batch \[samples, ...\]"),
+        (
+            torch.randn(N),
+            torch.randn(N),
+            {},
+            r"a as a batch \[B, ...\], got shape \(9,\); one number a sample is a\[:, None\]",
+        ),
+        (torch.randn(3, N), torch.randn(3, N) * 1j, {}, "u is complex; give real and imaginary part as two fields"),
+        ((torch.randn(3, N), torch.randn(3, N)), torch.randn(3, N), {}, "a as one tensor .* got a tuple of several"),
         (torch.ones(3, N).long(), torch.randn(3, N), {}, "floating-point batch .* got torch.int64"),
         (torch.randn(3, N), torch.full((3, N), torch.nan), {}, "u has values that are not finite"),
         (torch.randn(3, N), torch.randn(3, N, 2), {}, r"cannot tell the grid .*\(9, 2\).*put fields first"),
@@ -172,6 +179,18 @@ def test_derivatives_are_right_in_any_unit(unit):
 def test_wrong_states_are_refused(a, u, options, message):
     with pytest.raises(stcl.EquationError, match=message):
         stcl.Equation(laplace, a, u, **options)
+
+
+@pytest.mark.parametrize(
+    ("residual", "message"),
+    [
+        (lambda u, a: laplace(u, a)[:, 1:-1], r"4 of 9 values of u have no equation\. .* such as u − value"),
+        (lambda u, a: torch.cat([laplace(u, a), u[:, :3]], 1), r"There are 1 equations more than the 9 values of u"),
+    ],
+)
+def test_another_number_of_equations_says_how_many_are_missing(residual, message):
+    with pytest.raises(stcl.EquationError, match=message):
+        stcl.Equation(residual, *states(N))
 
 
 def test_a_saddle_in_one_piece_is_asked_for_in_blocks():

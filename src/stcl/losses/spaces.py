@@ -41,6 +41,8 @@ class Spaces:
 
 
 def _shaped(what: str, x: Tensor, batch_axes: int, shape: Shape, given: Shape) -> Tensor:
+    if x.is_complex():
+        raise ValueError(f"{what} has complex values; give real and imaginary part as two fields, (B, 2, …)")
     if without_ones(x.shape[batch_axes:]) != without_ones(shape):
         lead = ("B", "q")[:batch_axes]
         raise ValueError(

@@ -14,6 +14,7 @@ MENDS = 0.1  # share of the distance that is left if a change mends the equation
 FITS = 0.05  # largest distance of an equation that was mended
 CHANGED = 0.1  # smallest change of a factor, or offset over the size of the data: a coarse grid looks like less
 SPREAD = 0.01  # smallest |s x| over |m| for s x + m: a constant fulfils many equations
+NOTHING = 1e-6  # largest factor and offset of data that are none
 NEWTON_STEPS = 12  # for a factor and an offset
 FEW = 3  # fields or numbers of an input whose order is tried
 
@@ -88,6 +89,8 @@ def _scaled(residual: Residual, layout: Layout, a: Tensor, u: Tensor, sign: floa
         s, m = float(p[0]), float(p[1])
         if abs(s) * float(data.std()) > SPREAD * abs(m) * size and max(abs(s - 1), abs(m)) > CHANGED:
             meaning = f"it holds for {_affine(s, m * size, name)}: {_advice(s, m * size, size, layout, name)}"
+            if max(abs(s), abs(m)) < NOTHING:
+                meaning = f"it holds for {name} = 0: a source or a boundary value is missing in it"
             yield Change(meaning, *((a, scaled(p)) if name == "u" else (scaled(p), u)))
 
 

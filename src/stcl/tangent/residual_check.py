@@ -100,7 +100,8 @@ def _check_derivative(name: str, function: Callable[[Tensor], Any], x: Tensor, a
             + (
                 "Is the prediction used in it?"
                 if name == "u"
-                else "Pass the input that the operator maps, not a constant."
+                else "Pass the input that the operator maps, not a constant. Boundary or initial values must be put "
+                "into u, as in torch.cat([a[:, None], u[:, 1:]], 1), or into equations, u − a."
             )
         )
     wrong = float((derivative - difference).norm()) / max(size, rounding)
