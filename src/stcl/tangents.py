@@ -49,8 +49,8 @@ def value_and_tangents(model: Callable[[Tensor], Tensor], a: Tensor, v: Tensor) 
 def _check_output(model: Any, output: Any) -> None:
     if not isinstance(output, Tensor):
         raise TangentError(
-            f"{type(model).__name__} returns a {type(output).__name__} where one tensor is needed; take that from it, as "
-            f"in lambda a: model(a)[0]"
+            f"{type(model).__name__} returns a {type(output).__name__} where one tensor is needed; take that from it, "
+            f"as in lambda a: model(a)[0]"
         )
 
 
