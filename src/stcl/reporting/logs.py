@@ -4,17 +4,16 @@ A log is the one trace that every job leaves, on a cluster too and after a kill.
 that are read here; a test holds the two together. No job imports this module, so an edit of it makes nothing stale.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-TAIL_BYTES = 16_384  # enough for a long traceback; a log of a night is a hundred times as long
+from stcl.reporting import endings
+
 REASON_LINES = 20
 
 _PROGRESS = re.compile(r".+: (\w+) (\d+)/(\d+), (\S+)/s, (\d+):(\d\d):(\d\d) left(?:  (.*))?")
 _LOSSES = re.compile(r"data (\S+) .*? val \S+ \((\S+) %\)")
-_ERROR = ("error:", "Traceback")
 
 
 @dataclass(frozen=True)
@@ -55,31 +54,27 @@ class Log:
     @property
     def failed(self) -> bool:
         """Whether the job said that it failed. A job that was killed could not say anything."""
-        return not self.stopped and any(line.startswith(_ERROR) for line in self.lines)
+        return endings.failed(self.lines)
 
     @property
     def stopped(self) -> bool:
         """Whether the job ended because it was asked to: by Ctrl-C, or by a signal that made it save its state."""
-        return bool(self.lines) and (self.lines[-1] == "KeyboardInterrupt" or self.lines[-1].startswith("stopped by "))
+        return endings.stopped(self.lines)
 
     @property
     def reason(self) -> list[str]:
         """The error or the traceback. Where there is none, the last lines."""
-        starts = [i for i, line in enumerate(self.lines) if line.startswith(_ERROR)]
+        starts = [i for i, line in enumerate(self.lines) if line.startswith(endings.ERROR)]
         return list(self.lines[starts[0] :][-REASON_LINES:] if starts else self.lines[-5:])
 
 
 def read(path: Path) -> Log | None:
     """The end of a log, or None if there is no log."""
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            start = max(0, status.st_size - TAIL_BYTES)
-            file.seek(start)
-            lines = file.read().decode(errors="replace").splitlines()
+        written = path.stat().st_mtime
     except OSError:
         return None
-    return Log(status.st_mtime, tuple(line for line in lines[1 if start else 0 :] if line.strip()))
+    return Log(written, endings.last_lines(path))
 
 
 def clock(seconds: float) -> str:

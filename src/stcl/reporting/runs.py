@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stcl.core.evaluated import measured_for
-from stcl.reporting import logs
+from stcl.reporting import endings
 from stcl.study.cells import Cell
 
 
@@ -91,9 +91,8 @@ def _read(folder: Path) -> Run:
     if found is not None:
         return Run(folder, cell, "done", *found)
     # An evaluation has a log of the cell, or one of all cells of the block.
-    jobs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
-    found_logs = [logs.read(results / f"logs/{job}.log") for job in jobs]
-    failed = any(log is not None and log.failed for log in found_logs)
+    logs = [f"train/{cell.path}", f"evaluate/{cell.path}", f"evaluate/{cell.block}"]
+    failed = any(endings.failed(endings.last_lines(results / f"logs/{log}.log")) for log in logs)
     return Run(folder, cell, "failed" if failed else "missing", {}, {})
 
 
