@@ -279,7 +279,7 @@ def _reasons(found: Findings, kind: OperatorClass) -> Iterator[str]:
         case "spd" | "indefinite":
             name = "definite" if kind == "spd" else "indefinite"
             yield f"the eigenvalues of MA go down to {found.lowest:.2g} of the largest: A is {name}"
-            if known:
+            if known and (found.condition_metric or 0) < (found.condition_raw or 0):
                 yield f"measuring the residual by M lowers κ from {raw} to {metric}"
 
 
