@@ -53,7 +53,7 @@ def test_every_table_is_complete(results):
         "sketch_runtime": 2,
         "forms": (3 + 1) * 2,
         "conditioning": 2,
-        "claims": 32,
+        "claims": 36,
         "conditioning_ablation": (2 + 2) * 2,
         "inverse": 3 + 1,
     }
