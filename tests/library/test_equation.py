@@ -310,6 +310,14 @@ def test_equations_at_walls_have_the_size_of_those_inside(wall):
     assert found.target_errors[-1][1] < 0.05
 
 
+def test_equations_at_walls_that_say_nothing_stay_as_they_are():
+    """They make A singular, but not infinite."""
+    u = equations.walled(6, 13, 13, axes=2)
+    a = torch.nn.functional.pad(-equations.laplacian(u, 1 / 12), (1, 1, 1, 1))
+    equation = stcl.Equation(rows_at_walls(0.0), a, u, check=False)
+    assert torch.equal(equation.residual(u + 1, a), rows_at_walls(0.0)(u + 1, a))
+
+
 def test_equations_at_walls_of_the_right_size_stay_as_they_are():
     u = equations.walled(6, 13, 13, axes=2)
     a = torch.nn.functional.pad(-equations.laplacian(u, 1 / 12), (1, 1, 1, 1))

@@ -27,14 +27,17 @@ def wall_factors(products: Tensor, unknowns: Unknowns, layout: Layout) -> Tensor
     for field in unknowns.response.unique():
         of_field = unknowns.response == field
         faces = [of_field & (place == end) for place, n in _places(nodes, layout.grid) for end in (0, n - 1)]
-        inside = of_field & ~torch.stack(faces).any(0)
-        if not inside.any():
-            continue
-        size = rows[inside].median()
+        inside = _median(rows[of_field & ~torch.stack(faces).any(0)])
         for face in faces:
-            if face.any() and (ratio := float(size / rows[face].median())) and not 1 / APART < ratio < APART:
-                factors[face] = ratio
+            at_wall = _median(rows[face])
+            if min(inside, at_wall) > 0 and max(inside / at_wall, at_wall / inside) > APART:
+                factors[face] = inside / at_wall
     return None if bool((factors == 1).all()) else factors
+
+
+def _median(rows: Tensor) -> float:
+    """The median of norms, 0 if there are none."""
+    return float(rows.median()) if len(rows) else 0.0
 
 
 def _places(nodes: Tensor, grid: tuple[int, ...]) -> list[tuple[Tensor, int]]:
