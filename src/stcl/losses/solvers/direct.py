@@ -1,5 +1,6 @@
 """A⁻¹ for each sample, made once and kept in memory."""
 
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -44,9 +45,10 @@ class Direct:
         self.keys_of: KeysOf = fingerprints  # what samples are known by; None if they will not come again
         self._kept: dict[tuple, _Inverse] = {}
         self._bytes = 0
+        self._full = False  # whether it was said that there is no more room
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "keys_of": fingerprints, "_kept": {}, "_bytes": 0}
+        return {**self.__dict__, "keys_of": fingerprints, "_kept": {}, "_bytes": 0, "_full": False}
 
     @torch.no_grad()
     def at(self, u: Tensor, a: Tensor) -> Callable[[Any], Solved]:
@@ -71,7 +73,16 @@ class Direct:
         """Invert what is new, as far as there is room."""
         size = len(self.unknowns) ** 2 * _single(u.dtype).itemsize
         room = max(int(self.settings.limit - self._bytes) // size, 0)
-        new = list({key: i for i, key in enumerate(keys) if key not in self._kept}.values())[:room]
+        new = list({key: i for i, key in enumerate(keys) if key not in self._kept}.values())
+        if len(new) > room and self.otherwise is None and not self._full:
+            self._full = True
+            warnings.warn(
+                f"the inverses of {len(self._kept) + room} samples fill the {self.settings.limit / 2**30:.3g} GiB that "
+                f"they may take; those of other samples are made at every update, which is slow. Give more room, "
+                f"stcl.SolvedTarget(solver=stcl.Direct(limit=…)), or `otherwise`, a solver for these samples",
+                stacklevel=2,
+            )
+        new = new[:room]
         if not new:
             return
         for i, inverse in zip(new, self._inverses(u[new], a[new]), strict=True):
