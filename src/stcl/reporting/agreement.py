@@ -163,9 +163,10 @@ def _epochs(runs: list[Run]) -> str:
 
 
 def _standard_error(runs: list[Run], quantity: str) -> str:
-    """In percent. All seeds are tested on the same inputs, so that it is the mean of theirs, however many they are."""
-    known = [run.errors.get("standard_errors", {}).get(quantity) for run in runs]
-    return "—" if None in known else f"{100 * fmean(known):.2f}"
+    """In percent. All seeds are tested on the same inputs, so that it is the mean of theirs, however many say it."""
+    said = [run.errors.get("standard_errors", {}).get(quantity) for run in runs]
+    known = [error for error in said if error is not None]
+    return f"{100 * fmean(known):.2f}" if known else "—"
 
 
 def _comparison(ours: Estimate, theirs: list[float] | None) -> list[str]:
